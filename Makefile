@@ -1,0 +1,50 @@
+# Every target sets up what it needs on first use: only python3 (3.11 or newer) and make are required.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+
+.PHONY: help demo test test-fast check format bench clean
+
+help:
+	@echo "make demo       learn, classify and draw on embedded scenes (pictures in demo/)"
+	@echo "make test       all tests          make test-fast  without the slow ones"
+	@echo "make check      format, lint, types, imports     make format  mend format and lint"
+	@echo "make bench      ratios against rivals and bare matrix products"
+
+# One stamp a set of packages; a change of pyproject.toml or the constraints installs again.
+# torch comes first and by itself: only pip's direct look-up finds the CPU build.
+$(VENV)/.base: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch==2.13.0
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.%: $(VENV)/.base
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/ddsfl demo --out demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+test-fast: $(VENV)/.test
+	$(BIN)/python -m pytest -m "not slow and not data"
+
+check: $(VENV)/.test $(VENV)/.check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.check
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build demo .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

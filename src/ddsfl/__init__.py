@@ -1,0 +1,1 @@
+"""Discriminative, shareable local image features from small labelled image sets."""

@@ -1,0 +1,1 @@
+"""Linear classification, fusion of blocks, and metrics."""

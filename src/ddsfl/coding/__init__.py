@@ -1,0 +1,1 @@
+"""From local descriptors to one vector an image: codebooks, codes and pyramids."""

@@ -1,0 +1,1 @@
+"""Tools that every room uses; nothing here knows about images."""

@@ -1,0 +1,94 @@
+"""Where and in which precision arrays live, how randomness is drawn, how work is cut into chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+#: Working memory that a blocked computation may take unless it is told otherwise.
+DEFAULT_BUDGET_BYTES = 256 * 2**20
+
+
+def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
+    """Return the torch device meant by ``device``; "auto" is CUDA where there is one.
+
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device is None or device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device={device!r} is not a device; expected 'auto', 'cpu' or 'cuda'.") from error
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r} was asked for, but this machine has no usable CUDA device.")
+    return resolved
+
+
+def as_tensor(array: ArrayLike | Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None) -> Tensor:
+    """Return ``array`` as a contiguous floating-point tensor on ``device``.
+
+    float32 and float64 keep their precision; everything else becomes float32 unless ``dtype`` says more.
+
+    >>> as_tensor([[1, 2]]).dtype
+    torch.float32
+    """
+    tensor = array if isinstance(array, Tensor) else torch.from_numpy(np.ascontiguousarray(array))
+    if dtype is None:
+        dtype = tensor.dtype if tensor.dtype in (torch.float32, torch.float64) else torch.float32
+    return tensor.to(device=device, dtype=dtype).contiguous()
+
+
+def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """Return ``tensor`` as a NumPy array in host memory."""
+    return tensor.detach().cpu().numpy()
+
+
+def make_generator(random_state: int | np.random.RandomState | None) -> torch.Generator:
+    """Return a CPU generator for ``random_state`` as scikit-learn understands it.
+
+    Random numbers are always drawn on the CPU and then moved, so that a seed means the same on every
+    device.
+
+    >>> a, b = (torch.rand(3, generator=make_generator(7)) for _ in range(2))
+    >>> bool((a == b).all())
+    True
+    """
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return torch.Generator().manual_seed(seed)
+
+
+def spawn_seeds(random_state: int | np.random.RandomState | None, count: int) -> list[int]:
+    """Return ``count`` independent integer seeds drawn from ``random_state``.
+
+    >>> spawn_seeds(0, 2) == spawn_seeds(0, 2)
+    True
+    """
+    draws = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=count)
+    return [int(draw) for draw in draws]
+
+
+def rows_within(bytes_a_row: float, budget_bytes: int = DEFAULT_BUDGET_BYTES, least: int = 1) -> int:
+    """Return how many rows of ``bytes_a_row`` fit into the budget, and ``least`` at the least.
+
+    >>> rows_within(1000, 10_500)
+    10
+    """
+    return max(least, int(budget_bytes // max(1.0, bytes_a_row)))
+
+
+def slices(length: int, step: int) -> Iterator[slice]:
+    """Cut ``range(length)`` into slices of at most ``step``.
+
+    >>> [s.stop - s.start for s in slices(7, 3)]
+    [3, 3, 1]
+    """
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))

@@ -1,0 +1,124 @@
+"""Named, timed steps whose results are stored, so that interrupted work continues where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return a short digest of JSON-like values and arrays, the same on every machine.
+
+    >>> fingerprint({"b": 1, "a": [2]}) == fingerprint({"a": [2], "b": 1})
+    True
+    """
+    digest = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        else:
+            digest.update(json.dumps(part, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]
+
+
+def write_whole(path: Path, payload: bytes) -> None:
+    """Write ``payload`` so that ``path`` appears whole or not at all, even when the disk is full."""
+    path = Path(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as stream:
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+class Stages:
+    """Run named steps in order; each returns arrays, and each is stored under ``folder`` when given.
+
+    A stored result is used again only if its key is the same: the key of a step is made of ``key``
+    (settings, training set, seed) and of the names of all steps before it, so results of other settings
+    are never mistaken for these.
+
+    Parameters
+    ----------
+    folder : where results are kept, one safetensors file a step; None keeps nothing.
+    key : anything JSON can write; results stored under another key are ignored.
+    report : called with the name of each step as it starts and whether it was found stored.
+
+    Attributes
+    ----------
+    seconds : time of each step as it was first computed, in order (stored beside the result).
+
+    Examples
+    --------
+    >>> stages = Stages()
+    >>> stages.run("square", lambda: {"x": np.arange(3) ** 2})["x"]
+    array([0, 1, 4])
+    >>> list(stages.seconds)
+    ['square']
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        key: Any = None,
+        report: Callable[[str, bool], None] | None = None,
+    ) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.report = report
+        self.seconds: dict[str, float] = {}
+        self._key = fingerprint(key)
+
+    def run(self, name: str, step: Callable[[], Mapping[str, np.ndarray[Any, Any]]]) -> Arrays:
+        """Return the stored arrays of step ``name``, or compute and store them."""
+        if name in self.seconds:
+            raise ValueError(f"step {name!r} ran already; names must differ within one run.")
+        self._key = fingerprint(self._key, name)
+        stored = self._read(name)
+        if self.report is not None:
+            self.report(name, stored is not None)
+        if stored is not None:
+            arrays, self.seconds[name] = stored
+            return arrays
+        start = time.perf_counter()
+        arrays = {key: np.ascontiguousarray(value) for key, value in step().items()}
+        self.seconds[name] = time.perf_counter() - start
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            header = {"key": self._key, "seconds": repr(self.seconds[name])}
+            write_whole(self._path(name), save(arrays, metadata=header))
+        return arrays
+
+    def _path(self, name: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{name.replace('/', '.')}.safetensors"
+
+    def _read(self, name: str) -> tuple[Arrays, float] | None:
+        """Return what is stored for ``name`` under the current key; a damaged file counts as none."""
+        if self.folder is None or not self._path(name).is_file():
+            return None
+        try:
+            with safe_open(self._path(name), framework="numpy") as stream:
+                header = stream.metadata() or {}
+                if header.get("key") != self._key:
+                    return None
+                arrays = {key: stream.get_tensor(key) for key in stream.keys()}  # noqa: SIM118
+            return arrays, float(header["seconds"])
+        except (SafetensorError, KeyError, ValueError):
+            return None

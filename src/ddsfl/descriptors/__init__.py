@@ -1,0 +1,1 @@
+"""Local and global image descriptors, one file each."""

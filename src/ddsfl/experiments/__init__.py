@@ -1,0 +1,1 @@
+"""Data sets, protocols, searches and tables."""

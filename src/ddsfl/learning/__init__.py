@@ -1,0 +1,1 @@
+"""Filter banks: the terms of the objective, sharing, exemplars, one layer and stacks of layers."""

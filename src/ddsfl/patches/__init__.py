@@ -1,0 +1,1 @@
+"""Geometry of scales and receptive fields, normalisation of patches, and sampling."""

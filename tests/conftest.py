@@ -1,0 +1,22 @@
+"""What all tests share: few threads (the machines have two cores) and the skips for what is not here."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        if item.get_closest_marker("data") and not (SHARED / "data").is_dir():
+            item.add_marker(pytest.mark.skip(reason="no ../shared/data"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder with real image sets and networks; tests that use it are marked ``data``."""
+    return SHARED
