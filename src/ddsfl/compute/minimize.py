@@ -1,0 +1,252 @@
+"""L-BFGS with a strong Wolfe line search and a trace of every term.
+
+Own code, because ``torch.optim.LBFGS`` keeps no trace, evaluates the objective once more a step,
+and asks the device for a scalar several times an evaluation. Here one evaluation is one transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+#: Strong Wolfe conditions: sufficient decrease, and how far the slope along a step must flatten.
+DECREASE, CURVATURE = 1e-4, 0.9
+#: Trial steps of one line search.
+MAX_TRIALS = 25
+#: The value counts as settled once a step lowers it by less than this part of the tolerance: a
+#: short step is common far from a minimum, a small gradient is not.
+VALUE_PART = 1e-4
+
+
+class Evaluation(NamedTuple):
+    """What an objective returns for a point."""
+
+    #: Scalar to minimise.
+    value: Tensor | float
+    #: Same shape, device and dtype as the point.
+    gradient: Tensor
+    #: Named parts of the value for the trace.
+    terms: dict[str, Tensor | float] = {}  # noqa: RUF012 (never written to)
+
+
+class Minimum(NamedTuple):
+    """Where :func:`minimise` stopped."""
+
+    point: Tensor
+    value: float
+    #: One row for the start and one for each accepted step: "objective" first, then the terms.
+    trace: list[dict[str, float]]
+    #: Whether the tolerance was reached, rather than ``max_iter`` or the end of the line search.
+    converged: bool
+    n_evaluations: int
+
+
+Objective = Callable[[Tensor], Evaluation]
+
+
+class _Trial(NamedTuple):
+    """An evaluated step along a direction, its scalars on the host."""
+
+    step: float
+    value: float
+    slope: float
+    #: Slope at step 0 along the same direction.
+    first_slope: float
+    point: Tensor
+    gradient: Tensor
+    #: Euclidean norms of gradient and point.
+    gradient_norm: float
+    point_norm: float
+    row: dict[str, float]
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.value) and math.isfinite(self.gradient_norm)
+
+
+def minimise(
+    objective: Objective,
+    start: Tensor,
+    *,
+    max_iter: int = 200,
+    history: int = 10,
+    tolerance: float = 1e-5,
+) -> Minimum:
+    """Minimise a smooth function from ``start``; the value never rises along the trace.
+
+    Stops when ``norm(gradient) * max(1, norm(point))`` is at most ``tolerance`` times the size of
+    the value (the largest met so far), when a step lowers the value by less than 1e-4 of that,
+    after ``max_iter`` steps, or when not even the direction of steepest descent leads down. A point
+    where the objective is NaN or infinite counts as too far, never as a result.
+
+    Parameters
+    ----------
+    objective : maps a point to its :class:`Evaluation`.
+    start : tensor of any shape; it is not changed.
+    max_iter : accepted steps at most; 0 returns the start.
+    history : number of past steps that model the curvature.
+    tolerance : relative, see above.
+
+    Examples
+    --------
+    >>> def bowl(x):
+    ...     return Evaluation(((x - 3) ** 2).sum(), 2 * (x - 3), {"left": (x[0] - 3) ** 2})
+    >>> found = minimise(bowl, torch.zeros(2))
+    >>> found.point.round(decimals=4).tolist(), found.converged
+    ([3.0, 3.0], True)
+    >>> found.trace[0]
+    {'objective': 18.0, 'left': 9.0}
+    """
+    current = _evaluate(objective, start.detach().clone())
+    n_evaluations = 1
+    if not current.is_finite:
+        raise ValueError(
+            f"the objective at start is {current.value} with a gradient of norm "
+            f"{current.gradient_norm}; expected finite numbers."
+        )
+    trace = [current.row]
+    scale = max(abs(current.value), torch.finfo(start.dtype).tiny)
+    converged = _is_flat(current, tolerance * scale)
+    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=history)
+    while not converged and len(trace) <= max_iter:
+        direction = _direction(current.gradient, pairs)
+        # Without a model of the curvature the first step is one of unit length at most.
+        first = 1.0 if pairs else min(1.0, 1.0 / current.gradient_norm)
+        found, n_trials = _line_search(objective, current, direction, first)
+        n_evaluations += n_trials
+        if found is None:
+            if not pairs:
+                break
+            pairs.clear()
+            continue
+        # s'y needs no transfer: both slopes along the direction are known.
+        curvature = found.step * (found.slope - found.first_slope)
+        if curvature > 0:
+            pairs.append((found.step * direction, found.gradient - current.gradient, curvature))
+        drop = current.value - found.value
+        current = found
+        trace.append(current.row)
+        scale = max(scale, abs(current.value))
+        converged = _is_flat(current, tolerance * scale) or drop <= VALUE_PART * tolerance * scale
+    return Minimum(current.point, current.value, trace, converged, n_evaluations)
+
+
+def _evaluate(
+    objective: Objective,
+    point: Tensor,
+    step: float = 0.0,
+    direction: Tensor | None = None,
+    first_gradient: Tensor | None = None,
+) -> _Trial:
+    """Evaluate ``point`` and bring all its scalars to the host in one transfer."""
+    value, gradient, terms = objective(point)
+    scalars: list[Tensor | float] = [value, gradient.norm(), point.norm(), 0.0, 0.0]
+    if direction is not None and first_gradient is not None:
+        scalars[3:] = [torch.sum(gradient * direction), torch.sum(first_gradient * direction)]
+    scalars += list(terms.values())
+    on_device = [
+        s.detach().to(point.device, torch.float64).reshape(())
+        for s in scalars
+        if isinstance(s, Tensor)
+    ]
+    transferred = iter(torch.stack(on_device).tolist())
+    numbers = [next(transferred) if isinstance(s, Tensor) else float(s) for s in scalars]
+    row = {"objective": numbers[0], **dict(zip(terms, numbers[5:]))}
+    return _Trial(
+        step=step,
+        value=numbers[0],
+        gradient_norm=numbers[1],
+        point_norm=numbers[2],
+        slope=numbers[3],
+        first_slope=numbers[4],
+        point=point.detach(),
+        gradient=gradient.detach(),
+        row=row,
+    )
+
+
+def _is_flat(trial: _Trial, threshold: float) -> bool:
+    return trial.gradient_norm * max(1.0, trial.point_norm) <= threshold
+
+
+def _direction(gradient: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
+    """Minus the inverse Hessian model of ``pairs`` times the gradient: the two-loop recursion."""
+    direction = -gradient
+    if not pairs:
+        return direction
+    weights = []
+    for step, change, curvature in reversed(pairs):
+        weight = torch.sum(step * direction) / curvature
+        weights.append(weight)
+        direction = direction - weight * change
+    _, change, curvature = pairs[-1]
+    direction = direction * (curvature / torch.sum(change * change))
+    for (step, change, curvature), weight in zip(pairs, reversed(weights)):
+        direction = direction + (weight - torch.sum(change * direction) / curvature) * step
+    return direction
+
+
+def _line_search(
+    objective: Objective, start: _Trial, direction: Tensor, first: float
+) -> tuple[_Trial | None, int]:
+    """Return a step that meets the strong Wolfe conditions, and the number of evaluations.
+
+    Algorithms 3.5 and 3.6 of Nocedal and Wright. Where ``MAX_TRIALS`` do not suffice, the lowest
+    sufficient decrease seen is returned; None if there was none, or if the direction leads up.
+    """
+    low = start._replace(step=0.0)  # the best step so far
+    high: _Trial | None = None  # the other end of a bracket around a minimum
+    best: _Trial | None = None
+    step = first
+    for n_trials in range(1, MAX_TRIALS + 1):
+        point = start.point + step * direction
+        trial = _evaluate(objective, point, step, direction, start.gradient)
+        slope = trial.first_slope
+        if not slope < 0:
+            return None, n_trials
+        if low.step == 0.0:
+            low = low._replace(slope=slope)
+        # Where the decrease to hope for drowns in the rounding of the value, not rising is enough.
+        noise = torch.finfo(point.dtype).eps * abs(start.value)
+        needed = 0.0 if -first * slope <= noise else -DECREASE * step * slope
+        decreases = trial.is_finite and trial.value <= start.value - needed
+        if decreases and (best is None or trial.value < best.value):
+            best = trial
+        if not decreases or (low.step > 0 and trial.value >= low.value):
+            high = trial
+        elif abs(trial.slope) <= -CURVATURE * slope:
+            return trial, n_trials
+        else:
+            ahead = math.inf if high is None else high.step - low.step
+            if trial.slope * ahead >= 0:
+                high = low
+            low = trial
+        step = _next_step(low, high)
+        if high is not None and abs(high.step - low.step) <= 1e-12 * first:
+            break
+    return best, n_trials
+
+
+def _next_step(low: _Trial, high: _Trial | None) -> float:
+    """Return the next trial: further out without a bracket, else the minimum of a cubic in it."""
+    if high is None:
+        return 4.0 * low.step
+    width = high.step - low.step
+    if not high.is_finite:
+        return low.step + 0.1 * width
+    # Minimiser of the cubic through both values and slopes, kept a tenth away from the ends.
+    secant = low.slope + high.slope - 3 * (high.value - low.value) / width
+    radicand = secant * secant - low.slope * high.slope
+    if radicand < 0 or not math.isfinite(radicand):
+        return low.step + 0.5 * width
+    root = math.copysign(math.sqrt(radicand), width)
+    denominator = high.slope - low.slope + 2 * root
+    if denominator == 0:
+        return low.step + 0.5 * width
+    fraction = 1 - (high.slope + root - secant) / denominator
+    return low.step + min(0.9, max(0.1, fraction)) * width

@@ -1,0 +1,261 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize as scipy_minimize
+
+from ddsfl.compute import minimize
+from ddsfl.compute.minimize import Evaluation, minimise
+
+
+def quadratic(seed=0, size=13):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((size, size))
+    A = torch.from_numpy(A @ A.T + np.eye(size))
+    b = torch.from_numpy(rng.standard_normal(size))
+
+    def objective(x):
+        half = 0.5 * x @ A @ x
+        return Evaluation(half - b @ x, A @ x - b, {"half": half, "linear": -float(b @ x)})
+
+    return objective, torch.linalg.solve(A, b)
+
+
+def rosenbrock(x):
+    a, b = x[1:] - x[:-1] ** 2, 1 - x[:-1]
+    gradient = torch.zeros_like(x)
+    gradient[:-1] += -400 * x[:-1] * a - 2 * b
+    gradient[1:] += 200 * a
+    return Evaluation((100 * a**2 + b**2).sum(), gradient)
+
+
+def logistic(seed=1, n=97, p=7):
+    rng = np.random.default_rng(seed)
+    X = torch.from_numpy(rng.standard_normal((n, p)))
+    y = torch.from_numpy(np.sign(rng.standard_normal(n) + X.numpy()[:, 0]))
+
+    def objective(w):
+        margins = y * (X @ w)
+        loss = torch.nn.functional.softplus(-margins).mean()
+        gradient = -(X.T @ (y * torch.sigmoid(-margins))) / n + 0.01 * w
+        return Evaluation(loss + 0.005 * w @ w, gradient, {"loss": loss, "ridge": 0.005 * w @ w})
+
+    return objective, p
+
+
+def by_scipy(objective, start):
+    def both(x):
+        value, gradient, _ = objective(torch.from_numpy(x))
+        return float(value), gradient.numpy()
+
+    options = {"maxiter": 5000, "ftol": 1e-15, "gtol": 1e-10}
+    return scipy_minimize(both, start.numpy(), jac=True, method="L-BFGS-B", options=options)
+
+
+def is_monotone(trace):
+    values = [row["objective"] for row in trace]
+    return all(later <= earlier for earlier, later in itertools.pairwise(values))
+
+
+def test_quadratic_reaches_the_exact_solution():
+    objective, solution = quadratic()
+    found = minimise(objective, torch.zeros(13, dtype=torch.float64), tolerance=1e-10)
+    assert found.converged
+    torch.testing.assert_close(found.point, solution, rtol=0, atol=1e-7)
+    assert is_monotone(found.trace)
+
+
+def test_rosenbrock_as_scipy():
+    start = torch.full((9,), -1.2, dtype=torch.float64)
+    found = minimise(rosenbrock, start, tolerance=1e-12, max_iter=500)
+    expected = by_scipy(rosenbrock, start)
+    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=1e-5)
+    assert found.n_evaluations < 2 * expected.nfev
+    assert is_monotone(found.trace)
+
+
+def test_logistic_regression_as_scipy():
+    objective, p = logistic()
+    start = torch.zeros(p, dtype=torch.float64)
+    found = minimise(objective, start, tolerance=1e-9)
+    expected = by_scipy(objective, start)
+    assert found.converged
+    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=1e-6)
+    assert found.value == pytest.approx(expected.fun, abs=1e-10)
+    assert found.n_evaluations < 2 * expected.nfev
+
+
+def test_default_tolerance_is_relative_to_the_size_of_the_value():
+    objective, p = logistic()
+    start = torch.zeros(p, dtype=torch.float64)
+    plain = minimise(objective, start)
+
+    def large(w):
+        value, gradient, _ = objective(w)
+        return Evaluation(1e6 * value, 1e6 * gradient)
+
+    assert plain.converged
+    assert minimise(large, start).converged
+    assert minimise(large, start).n_evaluations <= plain.n_evaluations + 5
+
+
+def test_trace_has_the_start_and_every_step_with_all_terms():
+    objective, _ = quadratic()
+    start = torch.ones(13, dtype=torch.float64)
+    found = minimise(objective, start, max_iter=4)
+    assert len(found.trace) == 5
+    assert not found.converged
+    assert list(found.trace[0]) == ["objective", "half", "linear"]
+    assert found.trace[0]["objective"] == pytest.approx(float(objective(start).value))
+    assert found.trace[-1]["objective"] == found.value
+    for row in found.trace:
+        assert all(type(number) is float for number in row.values())
+        assert row["objective"] == pytest.approx(row["half"] + row["linear"])
+
+
+def test_no_iterations_return_the_start():
+    objective, _ = quadratic()
+    start = torch.ones(13, dtype=torch.float64)
+    found = minimise(objective, start, max_iter=0)
+    assert torch.equal(found.point, start)
+    assert found.point.data_ptr() != start.data_ptr()
+    assert found.n_evaluations == 1
+    assert len(found.trace) == 1
+
+
+def test_start_at_the_minimum_is_converged_without_a_step():
+    objective, solution = quadratic()
+    found = minimise(objective, solution)
+    assert found.converged
+    assert found.n_evaluations == 1
+
+
+def test_objective_may_use_autograd():
+    def bowl(x):
+        x = x.requires_grad_()
+        value = ((x - 2) ** 4).sum()
+        return Evaluation(value, torch.autograd.grad(value, x)[0])
+
+    found = minimise(bowl, torch.zeros(3, dtype=torch.float64), tolerance=1e-9)
+    torch.testing.assert_close(found.point, torch.full_like(found.point, 2.0), rtol=0, atol=1e-2)
+    assert not found.point.requires_grad
+
+
+def test_points_keep_shape_and_dtype():
+    target = torch.arange(6, dtype=torch.float32).reshape(2, 3)
+    found = minimise(
+        lambda x: Evaluation(((x - target) ** 2).sum(), 2 * (x - target)), torch.zeros(2, 3)
+    )
+    assert found.point.dtype == torch.float32
+    torch.testing.assert_close(found.point, target, rtol=0, atol=1e-4)
+
+
+def test_undefined_region_is_walked_around():
+    """log is NaN beyond zero; the first unit step from 0.01 with this slope would land there."""
+
+    def barrier(x):
+        return Evaluation(1e3 * x.sum() - torch.log(x).sum(), 1e3 - 1 / x)
+
+    found = minimise(barrier, torch.full((3,), 0.5, dtype=torch.float64), tolerance=1e-9)
+    assert found.converged
+    torch.testing.assert_close(
+        found.point, torch.full((3,), 1e-3, dtype=torch.float64), rtol=1e-4, atol=0
+    )
+    assert all(math.isfinite(row["objective"]) for row in found.trace)
+
+
+def test_nan_everywhere_but_at_the_start_returns_the_start():
+    start = torch.ones(3, dtype=torch.float64)
+
+    def island(x):
+        inside = torch.equal(x, start)
+        return Evaluation(x.sum() if inside else x.sum() * math.nan, torch.ones_like(x))
+
+    found = minimise(island, start)
+    assert torch.equal(found.point, start)
+    assert not found.converged
+
+
+def test_nan_at_the_start_is_refused():
+    with pytest.raises(ValueError, match="at start"):
+        minimise(lambda x: Evaluation(x.sum() * math.nan, x), torch.ones(2))
+
+
+def test_wrong_gradient_never_raises_the_value():
+    objective, _ = quadratic()
+
+    def lying(x):
+        value, gradient, terms = objective(x)
+        return Evaluation(value, -gradient, terms)
+
+    start = torch.ones(13, dtype=torch.float64)
+    found = minimise(lying, start)
+    assert found.value <= float(objective(start).value)
+    assert not found.converged
+
+
+def test_failed_search_falls_back_to_steepest_descent(monkeypatch):
+    objective, solution = quadratic()
+    plain, lies = minimize._direction, iter([False, False, True, False, False, True])
+
+    def spoiled(gradient, pairs):
+        return gradient if pairs and next(lies, False) else plain(gradient, pairs)
+
+    monkeypatch.setattr(minimize, "_direction", spoiled)
+    found = minimise(objective, torch.ones(13, dtype=torch.float64), tolerance=1e-10)
+    assert next(lies, None) is None
+    assert found.converged
+    torch.testing.assert_close(found.point, solution, rtol=0, atol=1e-6)
+    assert is_monotone(found.trace)
+
+
+def test_float32_stops_quietly_at_its_own_rounding():
+    objective, p = logistic()
+
+    def single(w):
+        value, gradient, _ = objective(w.double())
+        return Evaluation(value.float(), gradient.float())
+
+    found = minimise(single, torch.zeros(p), tolerance=1e-12)
+    expected = by_scipy(objective, torch.zeros(p, dtype=torch.float64))
+    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=3e-3)
+    assert found.n_evaluations < 150
+
+
+def test_one_transfer_an_evaluation(monkeypatch):
+    objective, _ = quadratic()
+    transfers = 0
+    plain = torch.Tensor.tolist
+
+    def counting(self):
+        nonlocal transfers
+        transfers += 1
+        return plain(self)
+
+    def forbidden(self, *_):
+        raise AssertionError("a hidden transfer")
+
+    monkeypatch.setattr(torch.Tensor, "tolist", counting)
+    monkeypatch.setattr(torch.Tensor, "item", forbidden)
+    monkeypatch.setattr(torch.Tensor, "__bool__", forbidden)
+
+    def plain_objective(x):
+        value, gradient, terms = objective(x)
+        return Evaluation(value, gradient, {"half": terms["half"]})
+
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda self: plain(self))
+    found = minimise(plain_objective, torch.ones(13, dtype=torch.float64))
+    assert transfers == found.n_evaluations
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_as_cpu():
+    start = torch.full((9,), -1.2, dtype=torch.float64)
+    found = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)
+    assert found.point.is_cuda
+    torch.testing.assert_close(
+        found.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0
+    )
