@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.compute import knn
+from ddsfl.compute.knn import nearest, nearest_within
+from tests.oracles import knn as oracle
+
+BUDGETS = [1, 3_001, 50_021, 2**28]
+
+
+def draw(seed, n, p, dtype=torch.float64):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, p))).to(dtype)
+
+
+def assert_found(found, expected, exact=True):
+    np.testing.assert_allclose(found.distances.numpy(), expected[0], rtol=1e-12 if exact else 1e-5)
+    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+
+
+@pytest.fixture(autouse=True, params=[2**14, 112], ids=["one block", "many blocks"])
+def _columns(request, monkeypatch):
+    monkeypatch.setattr(knn, "BLOCK_COLUMNS", request.param)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("k", [1, 7])
+def test_nearest_matches_loops(budget, k):
+    queries, points = draw(0, 23, 5), draw(1, 301, 5)
+    assert_found(
+        nearest(queries, points, k, budget_bytes=budget),
+        oracle.nearest(queries.numpy(), points.numpy(), k),
+    )
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_nearest_leaves_out_the_own_group(budget):
+    queries, points = draw(0, 23, 3), draw(1, 201, 3)
+    rng = np.random.default_rng(2)
+    query_groups, point_groups = rng.integers(-1, 4, 23), rng.integers(-1, 4, 201)
+    found = nearest(
+        queries,
+        points,
+        6,
+        query_groups=torch.from_numpy(query_groups),
+        point_groups=torch.from_numpy(point_groups),
+        budget_bytes=budget,
+    )
+    assert_found(
+        found, oracle.nearest(queries.numpy(), points.numpy(), 6, query_groups, point_groups)
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 16, 17, 333])
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_within_matches_loops(n, budget):
+    points = draw(3, n, 4)
+    rng = np.random.default_rng(4)
+    groups, membership = rng.integers(-1, n // 5 + 1, n), rng.random((n, 3)) < 0.3
+    found = nearest_within(
+        points,
+        9,
+        groups=torch.from_numpy(groups),
+        membership=torch.from_numpy(membership),
+        budget_bytes=budget,
+    )
+    expected = oracle.nearest_within(points.numpy(), 9, groups, membership)
+    assert_found(found, expected)
+    np.testing.assert_allclose(found.class_distances.numpy(), expected[2], rtol=1e-12)
+    assert_found(
+        nearest_within(points, 9, budget_bytes=budget), oracle.nearest_within(points.numpy(), 9)
+    )
+
+
+def test_classes_far_from_every_neighbour_are_found_too():
+    points = torch.cat([draw(5, 90, 3), draw(6, 40, 3) + 50])
+    membership = torch.zeros(130, 3, dtype=torch.bool)
+    membership[:90, 0] = membership[90:, 1] = True
+    found = nearest_within(points, 2, membership=membership)
+    expected = oracle.nearest_within(points.numpy(), 2, None, membership.numpy())[2]
+    np.testing.assert_allclose(found.class_distances.numpy(), expected, rtol=1e-12)
+    assert torch.isinf(found.class_distances[:, 2]).all()
+
+
+def test_every_budget_gives_the_same_bits_in_single_precision():
+    # Far from the origin and nearly equal distances: products alone would order these at random.
+    points = draw(7, 501, 33, torch.float32) * 1e-2 + 300
+    first = nearest_within(points, 20)
+    for budget in (20_000, 77_777, 2**20):
+        other = nearest_within(points, 20, budget_bytes=budget)
+        assert torch.equal(first.indices, other.indices)
+        assert torch.equal(first.distances, other.distances)
+    exact = oracle.nearest_within(points.double().numpy(), 20)
+    np.testing.assert_allclose(first.distances.numpy(), exact[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equal_distances_are_ordered_by_index(dtype):
+    # 200 copies of one point and a grid: far more ties than spare candidates.
+    copies = torch.full((200, 3), 0.3, dtype=dtype)
+    grid = torch.cartesian_prod(*[torch.arange(5, dtype=dtype)] * 3)
+    points = torch.cat([grid, copies])
+    found = nearest_within(points, 12)
+    assert_found(found, oracle.nearest_within(points.double().numpy(), 12), dtype == torch.float64)
+
+
+def test_an_outlier_does_not_spoil_the_others():
+    points = draw(8, 300, 8, torch.float32)
+    points[17] = 1e6
+    found = nearest_within(points, 5)
+    expected = oracle.nearest_within(points.double().numpy(), 5)
+    rows = torch.arange(300) != 17  # single precision cannot order what the outlier itself sees
+    np.testing.assert_array_equal(found.indices[rows].numpy(), expected[1][rows.numpy()])
+
+
+def test_a_permutation_of_the_points_changes_nothing_but_the_order():
+    points = draw(9, 211, 6, torch.float32)
+    order = torch.from_numpy(np.random.default_rng(10).permutation(211))
+    first, second = nearest_within(points, 4), nearest_within(points[order], 4)
+    assert torch.equal(first.distances[order], second.distances)
+    assert torch.equal(first.indices[order], order[second.indices])
+
+
+def test_fewer_points_than_neighbours_are_padded():
+    found = nearest(draw(0, 2, 3), draw(1, 2, 3), 4)
+    assert (found.indices[:, 2:] == -1).all()
+    assert torch.isinf(found.distances[:, 2:]).all()
+    empty = nearest(draw(0, 2, 3), draw(1, 0, 3), 4)
+    assert (empty.indices == -1).all()
+
+
+def test_bad_arguments_are_named():
+    points = draw(0, 5, 3)
+    groups = torch.zeros(5, dtype=torch.int64)
+    with pytest.raises(ValueError, match="k=0"):
+        nearest(points, points, 0)
+    with pytest.raises(ValueError, match=r"\(5, 2\)"):
+        nearest(points[:, :2], points, 1)
+    with pytest.raises(ValueError, match="point_groups"):
+        nearest(points, points, 1, query_groups=groups)
+    with pytest.raises(ValueError, match="groups has shape"):
+        nearest_within(points, 1, groups=groups[:3])
+    with pytest.raises(ValueError, match="membership"):
+        nearest_within(points, 1, membership=groups[:, None])
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_agrees():
+    points = draw(11, 3001, 40, torch.float32)
+    groups = torch.arange(3001) // 7
+    membership = torch.from_numpy(np.random.default_rng(12).random((3001, 4)) < 0.01)
+    here = nearest_within(points, 9, groups=groups, membership=membership)
+    there = nearest_within(points.cuda(), 9, groups=groups.cuda(), membership=membership.cuda())
+    torch.testing.assert_close(here.distances, there.distances.cpu())
+    torch.testing.assert_close(here.class_distances, there.class_distances.cpu())
+    assert (here.indices == there.indices.cpu()).float().mean() > 0.999
