@@ -1,0 +1,155 @@
+"""Which images train and which test: random splits by seed, and official lists."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePath, PurePosixPath
+
+import numpy as np
+
+from ddsfl.compute.device import spawn_seeds
+
+
+@dataclass(frozen=True)
+class Split:
+    """Indices of the training and of the test images.
+
+    ``seed`` is the one this split was drawn with, None for an official list.
+
+    >>> split = Split(train=[0, 2], test=[1], seed=7, name="random 1")
+    >>> Split.from_json(split.to_json()) == split
+    True
+    """
+
+    train: list[int]
+    test: list[int]
+    seed: int | None
+    name: str
+
+    def to_json(self) -> str:
+        """Return the split as one JSON object."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Split:
+        """Return the split that `to_json` wrote."""
+        try:
+            found = json.loads(text)
+            return cls(
+                train=[int(index) for index in found["train"]],
+                test=[int(index) for index in found["test"]],
+                seed=None if found["seed"] is None else int(found["seed"]),
+                name=str(found["name"]),
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"this is not a split in JSON: {text[:60]!r}.") from error
+
+
+def random_splits(
+    labels: Sequence[str], n_train: int, n_splits: int, *, n_test: int | None = None, seed: int
+) -> list[Split]:
+    """Draw ``n_splits`` splits with ``n_train`` training images a class; the rest of a class tests.
+
+    With ``n_test``, at most so many a class are tested. A split depends on the labels, ``n_train``
+    and its own seed alone, on every platform, so all methods meet the same splits, and asking for
+    more splits later keeps the first ones.
+
+    >>> splits = random_splits(["a", "b", "a", "b", "a"], n_train=1, n_splits=2, seed=0)
+    >>> [(len(split.train), len(split.test)) for split in splits]
+    [(2, 3), (2, 3)]
+    """
+    if n_train < 1 or n_splits < 1 or (n_test is not None and n_test < 1):
+        raise ValueError(
+            f"n_train={n_train}, n_splits={n_splits} and n_test={n_test} must each be at least 1."
+        )
+    members: dict[str, list[int]] = defaultdict(list)
+    for index, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise ValueError(
+                f"labels[{index}]={label!r} is not one name; images with several labels need an "
+                "official list."
+            )
+        members[str(label)].append(index)
+    if len(members) < 2:
+        raise ValueError(f"labels hold {len(members)} class(es); at least 2 are needed.")
+    for name in sorted(members):
+        if len(members[name]) <= n_train:
+            raise ValueError(
+                f"n_train={n_train} needs at least {n_train + 1} images a class; "
+                f"class {name!r} has {len(members[name])}."
+            )
+    splits = []
+    for number, split_seed in enumerate(spawn_seeds(seed, n_splits), start=1):
+        # RandomState, because NumPy promises its stream for good; that of default_rng may change.
+        draw = np.random.RandomState(split_seed)
+        train: list[int] = []
+        test: list[int] = []
+        for name in sorted(members):
+            order = [members[name][place] for place in draw.permutation(len(members[name]))]
+            train += order[:n_train]
+            test += order[n_train:][:n_test]
+        splits.append(Split(sorted(train), sorted(test), split_seed, f"random {number}"))
+    return splits
+
+
+def official_split(
+    paths: Sequence[str | os.PathLike[str]],
+    train_list: str | os.PathLike[str],
+    test_list: str | os.PathLike[str],
+) -> Split:
+    """Return the split that two text files prescribe, one relative path a line.
+
+    A line such as ``kitchen/int474.jpg`` means the one of ``paths`` that ends so; empty lines are
+    passed over and repeated ones count once. Labels play no part, so images may have several.
+    """
+    by_name: dict[str, list[int]] = defaultdict(list)
+    for index, path in enumerate(paths):
+        by_name[PurePath(path).name].append(index)
+    train = _listed(paths, by_name, Path(train_list))
+    test = _listed(paths, by_name, Path(test_list))
+    both = sorted(set(train) & set(test))
+    if both:
+        raise ValueError(
+            f"{train_list} and {test_list} share {len(both)} image(s), {paths[both[0]]} for one."
+        )
+    return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
+
+
+def _listed(
+    paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path
+) -> list[int]:
+    """Return the indices of the images that ``file`` lists, in its order."""
+    try:
+        lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
+    except OSError as error:
+        raise ValueError(f"{file} cannot be opened: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is not a list of paths: it is no text in UTF-8.") from error
+    found: list[int] = []
+    missing: list[str] = []
+    for line in filter(None, lines):
+        wanted = PurePosixPath(line.replace("\\", "/").removeprefix("./")).parts
+        fits = [
+            index
+            for index in by_name.get(wanted[-1], [])
+            if PurePath(paths[index]).parts[-len(wanted) :] == wanted
+        ]
+        if len(fits) > 1:
+            raise ValueError(
+                f"{line} of {file} may mean {paths[fits[0]]} or {paths[fits[1]]}; "
+                "more of the path is needed."
+            )
+        found += fits
+        if not fits:
+            missing.append(line)
+    if missing:
+        raise ValueError(
+            f"{file} lists {len(missing)} image(s) that are not there, {missing[0]} for one."
+        )
+    if not found:
+        raise ValueError(f"{file} lists no images.")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,221 @@
+"""Decode one picture, whatever its format, into a small upright uint8 tensor."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
+from torch import Tensor
+
+Colour = Literal["gray", "lab"]
+Source = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]
+
+#: The most pixels that are ever decoded of one picture (268 MB as RGB in Pillow). A baseline JPEG
+#: is decoded at down to an eighth of its size, so for it the reduced size counts.
+MAX_PIXELS = 2**26
+
+_UPRIGHT = {  # EXIF orientation -> what makes the picture upright
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class UnreadableImage(ValueError):
+    """A picture that cannot be decoded; ``source`` says which, ``reason`` why."""
+
+    def __init__(self, source: Any, reason: str) -> None:
+        super().__init__(source, reason)
+        self.source = source
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{name_of(self.source)} cannot be read: {self.reason}."
+
+
+def decode(
+    source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16
+) -> Tensor:
+    """Return a picture as a uint8 tensor (channels, height, width), upright and of bounded size.
+
+    The longest side becomes at most ``max_side`` (antialiased bicubic). Pictures never grow, but a
+    side shorter than ``min_side`` is stretched to it: every picture is at least one receptive
+    field large. Transparent pixels show white; of an animation the first frame counts.
+
+    Parameters
+    ----------
+    source : path, PIL image, or array (H, W) or (H, W, 3) of uint8, uint16 or floats in [0, 1].
+    colour : "gray" gives one channel (ITU-R 601 luma); "lab" three, as `lab_from_rgb` stores them.
+
+    Raises
+    ------
+    UnreadableImage : the file is missing, damaged, no image, or larger than `MAX_PIXELS` allows.
+
+    Examples
+    --------
+    >>> decode(np.zeros((400, 600), np.uint8)).shape
+    torch.Size([1, 200, 300])
+    """
+    if colour not in ("gray", "lab"):
+        raise ValueError(f"colour={colour!r} is unknown; expected 'gray' or 'lab'.")
+    if not 1 <= min_side <= max_side:
+        raise ValueError(f"1 <= min_side <= max_side is needed; found {min_side=}, {max_side=}.")
+    try:
+        if isinstance(source, np.ndarray):
+            picture = _shrink(_from_array(source), colour, max_side, min_side)
+        elif isinstance(source, Image.Image):
+            picture = _shrink(source, colour, max_side, min_side)
+        elif isinstance(source, str | os.PathLike):
+            # One open stream for both steps; Pillow leaves a stream it was given open.
+            with open(source, "rb") as stream, _open(stream, colour, max_side) as opened:
+                picture = _shrink(opened, colour, max_side, min_side)
+        else:
+            kind = type(source).__name__
+            raise UnreadableImage(source, f"expected a path, a PIL image or an array, found {kind}")
+    except UnreadableImage as error:
+        raise UnreadableImage(source, error.reason) from None
+    except Exception as error:  # damaged files make Pillow's plugins raise nearly anything
+        raise UnreadableImage(source, _reason(error)) from error
+    pixels = np.array(picture)
+    if colour == "lab":
+        pixels = lab_from_rgb(pixels)
+    channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
+    return torch.from_numpy(np.ascontiguousarray(channels))
+
+
+def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return L*a*b* (CIE 1976, D65) of uint8 sRGB (..., 3).
+
+    It is stored as uint8 the way Pillow does: L* times 2.55, a* + 128, b* + 128.
+
+    >>> lab_from_rgb(np.array([[255, 255, 255], [255, 0, 0]], np.uint8)).tolist()
+    [[255, 128, 128], [136, 208, 195]]
+    """
+    level = np.arange(256) / 255
+    linear = np.where(level <= 0.04045, level / 12.92, ((level + 0.055) / 1.055) ** 2.4)
+    xyz_of_rgb = np.array(
+        [
+            [0.4123908, 0.3575843, 0.1804808],
+            [0.2126390, 0.7151687, 0.0721923],
+            [0.0193308, 0.1191948, 0.9505322],
+        ]
+    )
+    relative = xyz_of_rgb / xyz_of_rgb.sum(axis=1, keepdims=True)  # white becomes (1, 1, 1)
+    xyz = linear.astype(np.float32)[rgb] @ relative.T.astype(np.float32)
+    f = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz * (29 / 6) ** 2 / 3 + 4 / 29)
+    x, y, z = np.moveaxis(f, -1, 0)
+    lab = np.stack([(116 * y - 16) * 2.55, 500 * (x - y) + 128, 200 * (y - z) + 128], axis=-1)
+    return np.rint(lab).clip(0, 255).astype(np.uint8)
+
+
+def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
+    """Open a file of which at most `MAX_PIXELS` will be decoded."""
+    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
+    stream.seek(0)
+    if not is_jpeg:
+        return Image.open(stream)
+    # Opened as a JPEG outright: `Image.open` refuses by the full size, before `draft` reduces it.
+    picture = JpegImageFile(stream)
+    # A progressive JPEG is held whole while it is decoded, at whatever size.
+    if "progressive" in picture.info and picture.width * picture.height > MAX_PIXELS:
+        raise UnreadableImage(stream, _too_large(picture.size))
+    # Twice the wanted size is left to the antialiasing filter; `draft` alone aliases a little.
+    shrink = max(1, max(picture.size) / (2 * max_side))
+    wanted = (int(picture.width / shrink), int(picture.height / shrink))
+    picture.draft("L" if colour == "gray" else "RGB", (max(1, wanted[0]), max(1, wanted[1])))
+    return picture
+
+
+def _shrink(picture: Image.Image, colour: Colour, max_side: int, min_side: int) -> Image.Image:
+    """Decode, convert to L or RGB, resize, and turn upright."""
+    if picture.width * picture.height > MAX_PIXELS:
+        raise UnreadableImage(picture, _too_large(picture.size))
+    picture.load()
+    upright = _UPRIGHT.get(_orientation(picture))
+    if picture.mode.startswith(("I", "F")):
+        picture = Image.fromarray(_bytes_of(np.asarray(picture)))
+    if picture.has_transparency_data:
+        layer = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+    mode = "L" if colour == "gray" else "RGB"
+    if picture.mode != mode:
+        if mode == "L" and picture.mode not in ("1", "RGB", "RGBA", "RGBX"):
+            picture = picture.convert("RGB")
+        picture = picture.convert(mode)
+    ratio = min(1.0, max_side / max(picture.size))
+    size = (
+        max(min_side, round(picture.width * ratio)),
+        max(min_side, round(picture.height * ratio)),
+    )
+    if size != picture.size:
+        picture = picture.resize(size, Image.Resampling.BICUBIC)
+    return picture if upright is None else picture.transpose(upright)
+
+
+def _orientation(picture: Image.Image) -> int:
+    """Return the EXIF orientation; a damaged EXIF block is no reason to lose the picture."""
+    try:
+        return int(picture.getexif().get(0x0112, 1))
+    except Exception:
+        return 1
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
+    """Return an array in memory as a PIL image of mode L or RGB."""
+    if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
+        reason = f"expected an array (H, W) or (H, W, 3), found shape {array.shape}"
+        raise UnreadableImage(array, reason)
+    if array.dtype == np.uint8:
+        levels = array
+    elif array.dtype == np.uint16:
+        levels = _bytes_of(array)
+    elif np.issubdtype(array.dtype, np.floating):
+        if not (array.min() >= 0 and array.max() <= 1):  # false for NaN too
+            raise UnreadableImage(array, "floats must lie in [0, 1]")
+        levels = _bytes_of(array)
+    else:
+        reason = f"expected uint8, uint16 or floats, found dtype {array.dtype}"
+        raise UnreadableImage(array, reason)
+    return Image.fromarray(np.ascontiguousarray(levels))
+
+
+def _bytes_of(levels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Bring integers of 16 bits, or floats up to 1 or up to 255, to uint8."""
+    low, high = levels.min(), levels.max()
+    if np.issubdtype(levels.dtype, np.integer):
+        top = 65535
+    else:
+        top = 1 if high <= 1 else 255
+    if not (low >= 0 and high <= top):  # false for NaN too
+        raise UnreadableImage(levels, f"its levels reach from {low} to {high}, not from 0 to {top}")
+    return np.rint(levels * np.float32(255 / top)).astype(np.uint8)
+
+
+def _too_large(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]} pixels are more than the {MAX_PIXELS // 10**6} million allowed"
+
+
+def _reason(error: Exception) -> str:
+    """Say in a few words why a file could not be decoded."""
+    if isinstance(error, UnidentifiedImageError):
+        return "it is not an image of a known format"
+    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+        return f"it has far more than the {MAX_PIXELS // 10**6} million pixels allowed"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def name_of(source: Any) -> str:
+    """Return what to call ``source`` in a message."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return f"an image given as {type(source).__name__}"

@@ -1,0 +1,252 @@
+"""Find pictures and their labels: class folders, or a CSV list; one item an image."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+#: Files with other endings are not taken for pictures when a folder is searched.
+SUFFIXES = frozenset(
+    (".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm")
+    + (".pgm", ".png", ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp")
+)
+
+Label = str | tuple[str, ...]
+
+
+class ImageSetError(ValueError):
+    """There is no usable set of pictures at the place that was named."""
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Pictures with their labels.
+
+    Attributes
+    ----------
+    paths : one path an image.
+    labels : one name an image or, where any image has several, one tuple of names an image.
+    problems : what was left out and why, one sentence each.
+    n_ignored : number of files that were passed over because their ending is not an image's.
+    least : how many images a label needs to be kept.
+    """
+
+    paths: list[Path]
+    labels: list[str] | list[tuple[str, ...]]
+    problems: list[str] = field(default_factory=list)
+    n_ignored: int = 0
+    least: int = 1
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of all labels, sorted."""
+        return sorted({name for label in self.labels for name in _names(label)})
+
+    def without(self, indices: Iterable[int]) -> ImageSet:
+        """Return the set without the images at ``indices``; labels that become too rare go as well.
+
+        >>> pictures = ImageSet([Path("a"), Path("b"), Path("c"), Path("d")], ["x", "x", "y", "y"])
+        >>> pictures.without([0]).labels
+        ['x', 'y', 'y']
+        """
+        gone = set(indices)
+        kept: list[tuple[Path, Label]] = [
+            (path, label)
+            for index, (path, label) in enumerate(zip(self.paths, self.labels))
+            if index not in gone
+        ]
+        return _image_set(kept, list(self.problems), self.n_ignored, self.least)
+
+
+def find_images(path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
+    """Return the labelled pictures of a folder of class folders, or of a CSV with ``path,label``.
+
+    In a folder the name of a class folder is the label, and pictures may lie at any depth within
+    it; hidden files are passed over. In a CSV, relative paths start from the folder of the CSV, and
+    an image with several labels separates them by ``;``. The order is that of the sorted names, or
+    of the CSV.
+
+    Labels with fewer than ``least`` images, pictures listed twice and folders that cannot be opened
+    are left out and named in ``problems``.
+
+    Raises
+    ------
+    ImageSetError : nothing is there, it cannot be opened, or fewer than two labels remain.
+    """
+    root = Path(path)
+    try:
+        root.stat()
+    except OSError as error:
+        raise ImageSetError(f"{root} cannot be opened: {_why(error)}.") from error
+    found = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
+    if not found.paths:
+        why = " " + " ".join(found.problems) if found.problems else ""
+        raise ImageSetError(f"{root} holds no labelled images.{why}")
+    if len(found.classes) < 2:
+        why = " " + " ".join(found.problems) if found.problems else ""
+        only = found.classes[0]
+        raise ImageSetError(
+            f"{root} holds images of one label only, {only!r}; two are needed.{why}"
+        )
+    return found
+
+
+def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return files as they are given and, in place of a folder, all pictures within it, sorted."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.exists():
+            raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
+        if not path.is_dir():
+            found.append(path)
+            continue
+        problems: list[str] = []
+        within = [file for file in _walk(path, problems.append) if _is_image(file)]
+        if not within:
+            raise ImageSetError(" ".join([f"{path} holds no images.", *problems]))
+        found.extend(within)
+    return found
+
+
+def _from_class_folders(root: Path, least: int) -> ImageSet:
+    problems: list[str] = []
+    pairs: list[tuple[Path, Label]] = []
+    n_loose = n_ignored = 0
+    empty: list[str] = []
+    for entry in _listing(root, problems.append):
+        if not entry.is_dir():
+            n_loose += _is_image(entry)
+            n_ignored += not _is_image(entry)
+            continue
+        files = list(_walk(entry, problems.append))
+        images = [file for file in files if _is_image(file)]
+        n_ignored += len(files) - len(images)
+        pairs.extend((file, entry.name) for file in images)
+        if not images:
+            empty.append(entry.name)
+    if n_loose:
+        problems.append(f"{_count(n_loose, 'image')} in {root} left out: outside any class folder.")
+    if empty:
+        problems.append(f"Class folders without any image: {', '.join(map(repr, empty))}.")
+    return _image_set(_once(pairs, problems), problems, n_ignored, least)
+
+
+def _from_csv(path: Path, least: int) -> ImageSet:
+    problems: list[str] = []
+    pairs: list[tuple[Path, Label]] = []
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as stream:
+            rows = csv.DictReader(stream)
+            names = [name.strip().lower() for name in rows.fieldnames or []]
+            if not {"path", "label"} <= set(names):
+                raise ImageSetError(
+                    f"{path} is neither a folder nor a CSV whose first line is 'path,label'; "
+                    f"its first line is {','.join(rows.fieldnames or [])[:80]!r}."
+                )
+            rows.fieldnames = names
+            for row in rows:
+                line = f"Line {rows.line_num} of {path.name} left out:"
+                file = (row["path"] or "").strip()
+                label = tuple(
+                    dict.fromkeys(
+                        name.strip() for name in (row["label"] or "").split(";") if name.strip()
+                    )
+                )
+                if not file:
+                    problems.append(f"{line} it names no path.")
+                elif not label:
+                    problems.append(f"{line} it gives no label to {file}.")
+                elif not (path.parent / file).is_file():
+                    problems.append(f"{line} there is no file {file}.")
+                else:
+                    pairs.append((path.parent / file, label))
+    except OSError as error:
+        raise ImageSetError(f"{path} cannot be opened: {_why(error)}.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        message = f"{path} is neither a folder nor a CSV in UTF-8 whose first line is 'path,label'."
+        raise ImageSetError(message) from error
+    if all(len(label) == 1 for _, label in pairs):
+        pairs = [(file, label[0]) for file, label in pairs]
+    return _image_set(_once(pairs, problems), problems, 0, least)
+
+
+def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Path, Label]]:
+    """Keep the first of several entries that lead to the same file."""
+    seen: dict[str, tuple[Path, Label]] = {}
+    for path, label in pairs:
+        real = os.path.realpath(path)
+        if real not in seen:
+            seen[real] = (path, label)
+            continue
+        first, first_label = seen[real]
+        other = "" if label == first_label else f", there labelled {first_label!r}, here {label!r}"
+        problems.append(f"{path} left out: the same file as {first}{other}.")
+    return list(seen.values())
+
+
+def _image_set(
+    pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int
+) -> ImageSet:
+    """Make the set of labelled files, less the labels that too few images have."""
+    counts = Counter(name for _, label in pairs for name in _names(label))
+    rare = sorted(name for name, count in counts.items() if count < least)
+    for name in rare:
+        problems.append(
+            f"Label {name!r} left out: it has {_count(counts[name], 'image')}, {least} are needed."
+        )
+    kept: list[tuple[Path, Label]] = []
+    for path, label in pairs:
+        names = tuple(name for name in _names(label) if name not in rare)
+        if names:
+            kept.append((path, names[0] if isinstance(label, str) else names))
+    labels: list[str] | list[tuple[str, ...]] = [label for _, label in kept]  # type: ignore[assignment]
+    return ImageSet([path for path, _ in kept], labels, problems, n_ignored, least)
+
+
+def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
+    """Return what lies in a folder, sorted by name, hidden entries left out."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError as error:
+        report(f"Folder {folder} left out: it cannot be opened ({_why(error)}).")
+        return []
+    return [folder / name for name in names]
+
+
+def _walk(
+    folder: Path, report: Callable[[str], None], seen: set[str] | None = None
+) -> Iterator[Path]:
+    """Yield all files below a folder; each real folder once, so that links may go in circles."""
+    seen = set() if seen is None else seen
+    real = os.path.realpath(folder)
+    if real in seen:
+        return
+    seen.add(real)
+    for entry in _listing(folder, report):
+        if entry.is_dir():
+            yield from _walk(entry, report, seen)
+        else:
+            yield entry
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def _names(label: Label) -> tuple[str, ...]:
+    return (label,) if isinstance(label, str) else label
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

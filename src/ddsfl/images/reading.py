@@ -1,0 +1,201 @@
+"""Many pictures: decoded when needed, ahead of need, and within bounded memory."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import Any, overload
+
+from torch import Tensor
+
+from ddsfl.images.decoding import Colour, Source, UnreadableImage, decode
+
+__all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "batches", "decode"]
+
+# A few threads hide the decoding behind the computing; more would multiply memory.
+_THREADS = min(4, max(2, os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One picture of an `ImageList` that cannot be read."""
+
+    index: int
+    source: Any
+    reason: str
+
+    def __str__(self) -> str:
+        return str(UnreadableImage(self.source, self.reason))
+
+
+class _Store:
+    """Decoded pictures and their digests, shared by an `ImageList` and its subsets."""
+
+    def __init__(self, sources: list[Source], options: dict[str, Any], cache_bytes: int) -> None:
+        self.sources = sources
+        self.options = options
+        self.cache_bytes = cache_bytes
+        self.digests: dict[int, bytes] = {}
+        self._cache: dict[int, Tensor] = {}
+        self._lock = threading.Lock()
+        self._room = cache_bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Store, (self.sources, self.options, self.cache_bytes)  # the pictures stay behind
+
+    def get(self, index: int) -> Tensor:
+        picture = self._cache.get(index)
+        if picture is not None:
+            return picture
+        picture = decode(self.sources[index], **self.options)
+        if index not in self.digests:
+            shape = str(tuple(picture.shape)).encode()
+            self.digests[index] = hashlib.sha256(shape + picture.numpy().tobytes()).digest()
+        with self._lock:
+            # First come, first kept: passes go over all pictures in turn, where a cache that drops
+            # the oldest would never hit.
+            if index not in self._cache and picture.nbytes <= self._room:
+                self._cache[index] = picture
+                self._room -= picture.nbytes
+        return picture
+
+
+class ImageList(Sequence[Tensor]):
+    """Pictures that are decoded when they are asked for and, within bounds, kept.
+
+    Parameters
+    ----------
+    sources : paths, PIL images or arrays, as `decode` takes them.
+    colour, max_side, min_side : as in `decode`.
+    cache_bytes : the most memory that decoded pictures may take; the rest is decoded again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> images = ImageList([np.zeros((20, 30), np.uint8), "missing.jpg"])
+    >>> images[0].shape
+    torch.Size([1, 20, 30])
+    >>> [str(problem) for problem in images.read_all()]
+    ['missing.jpg cannot be read: no such file or directory.']
+    """
+
+    def __init__(
+        self,
+        sources: Iterable[Source],
+        *,
+        colour: Colour = "gray",
+        max_side: int = 300,
+        min_side: int = 16,
+        cache_bytes: int = 2**30,
+    ) -> None:
+        options = {"colour": colour, "max_side": max_side, "min_side": min_side}
+        self._store = _Store(list(sources), options, cache_bytes)
+        self._indices = list(range(len(self._store.sources)))
+
+    @property
+    def sources(self) -> list[Source]:
+        """What the pictures are decoded from, in order."""
+        return [self._store.sources[index] for index in self._indices]
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Tensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> ImageList: ...
+    def __getitem__(self, index: int | slice) -> Tensor | ImageList:
+        if isinstance(index, slice):
+            return self.subset(range(len(self))[index])
+        return self._store.get(self._indices[index])
+
+    def subset(self, indices: Iterable[int]) -> ImageList:
+        """Return the pictures at ``indices`` as a list that shares this one's cache."""
+        part = object.__new__(ImageList)
+        part._store = self._store
+        part._indices = [self._indices[index] for index in indices]
+        return part
+
+    def read_all(self, progress: Callable[[int, int], None] | None = None) -> list[Problem]:
+        """Decode every picture once and return those that cannot be read, in order.
+
+        ``progress`` is called with how many are done and how many there are.
+        """
+        problems = []
+        pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="read")
+        try:
+            # The pictures themselves are dropped at once (the cache keeps what it has room for).
+            futures = {pool.submit(self._reason, index): index for index in range(len(self))}
+            for done, future in enumerate(as_completed(futures), start=1):
+                reason = future.result()
+                if reason is not None:
+                    index = futures[future]
+                    problems.append(
+                        Problem(index, self._store.sources[self._indices[index]], reason)
+                    )
+                if progress is not None:
+                    progress(done, len(self))
+        finally:
+            pool.shutdown(cancel_futures=True)
+        return sorted(problems, key=lambda problem: problem.index)
+
+    def _reason(self, index: int) -> str | None:
+        """Return why a picture cannot be read, or None if it can."""
+        try:
+            self[index]
+        except UnreadableImage as error:
+            return error.reason
+        return None
+
+    def fingerprint(self) -> str:
+        """Return a short digest of the decoded pixels: the same pictures, the same digest.
+
+        >>> import numpy as np
+        >>> picture = np.eye(20)
+        >>> ImageList([picture]).fingerprint() == ImageList([picture.copy()]).fingerprint()
+        True
+        """
+        unseen = self.subset(
+            i for i, at in enumerate(self._indices) if at not in self._store.digests
+        )
+        for _ in batches(unseen, 1):
+            pass
+        digest = hashlib.sha256()
+        for index in self._indices:
+            digest.update(self._store.digests[index])
+        return digest.hexdigest()[:16]
+
+
+def batches(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Yield ``images`` in lists of at most ``size``, decoding the next ones in the background.
+
+    At most two batches are held beside the one being worked on. What goes wrong in the background
+    is raised here, in the batch it belongs to.
+
+    >>> import torch
+    >>> [len(batch) for batch in batches([torch.zeros(1, 16, 16)] * 5, 2)]
+    [2, 2, 1]
+    """
+    if size < 1:
+        raise ValueError(f"size={size} must be at least 1.")
+    if isinstance(images, list | tuple):  # nothing to decode
+        for start in range(0, len(images), size):
+            yield list(images[start : start + size])
+        return
+    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="read")
+    try:
+        waiting: deque[Future[Tensor]] = deque()
+        ahead = max(2 * size, 2 * _THREADS)
+        submitted = 0
+        for start in range(0, len(images), size):
+            while submitted < min(len(images), start + ahead):
+                waiting.append(pool.submit(images.__getitem__, submitted))
+                submitted += 1
+            yield [waiting.popleft().result() for _ in range(min(size, len(images) - start))]
+    finally:  # also when the caller stops early or presses Ctrl-C
+        pool.shutdown(cancel_futures=True)
