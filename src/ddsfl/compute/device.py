@@ -32,7 +32,9 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     return resolved
 
 
-def as_tensor(array: ArrayLike | Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None) -> Tensor:
+def as_tensor(
+    array: ArrayLike | Tensor, device: torch.device | str = "cpu", dtype: torch.dtype | None = None
+) -> Tensor:
     """Return ``array`` as a contiguous floating-point tensor on ``device``.
 
     float32 and float64 keep their precision; everything else becomes float32 unless ``dtype`` says more.

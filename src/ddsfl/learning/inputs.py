@@ -1,0 +1,212 @@
+"""The inputs a layer learns from, drawn from the training images in one pass over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import spawn_seeds
+from ddsfl.compute.pca import Moments
+from ddsfl.images.reading import batches
+from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
+from ddsfl.patches.geometry import (
+    Batch,
+    batches_of_like_shape,
+    make_batch,
+    patches_at,
+    resize,
+    scaled_shapes,
+)
+from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
+from ddsfl.patches.sampling import Places, draw_places, jittered
+
+#: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
+BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
+#: Images decoded ahead of the computation.
+READ_AHEAD = 128
+#: Principal axes are stable long before all patches were seen.
+SPACE_IMAGES, SPACE_INPUTS = 400, 60_000
+#: Patches shown to the filters of upper layers to find what excites them, for their pictures.
+PICTURE_PATCHES = 10_000
+
+Progress = Callable[[int, int], None]
+
+
+class DrawnInputs(NamedTuple):
+    """Inputs of one layer in its principal axes, image by image.
+
+    Attributes
+    ----------
+    projected : (N, Q) inputs in the principal axes, not yet whitened.
+    images : (N,) the image each came from.
+    neighbours : (N, M, Q) projected spatial neighbours, or None.
+    pictured, pictures : rows (L,) and their contrast-normalised pixels (L, channels, field, field).
+    """
+
+    projected: Tensor
+    images: Tensor
+    neighbours: Tensor | None
+    pictured: Tensor
+    pictures: Tensor
+
+
+class PlacesAtScale(NamedTuple):
+    """Places of one scale, on the device; order is the number of a place among those of its image."""
+
+    images: Tensor
+    order: Tensor
+    corners: Tensor
+    jitter: Tensor
+
+
+def image_batches(
+    images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
+) -> Iterator[tuple[list[int], Batch]]:
+    """Yield (image numbers, padded batch) over all images, like shapes together within a window."""
+    start = 0
+    for window in batches(images, READ_AHEAD):
+        shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
+        for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
+            yield [start + index for index in group], make_batch([window[i] for i in group], device)
+        start += len(window)
+        if progress is not None:
+            progress(start, len(images))
+
+
+class InputDrawer:
+    """Draws inputs of layer ``index``, given the layers learned below it.
+
+    Each image has a seed of its own, so that what is drawn depends on neither batches nor device.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[Tensor],
+        layers: Sequence[Layer],
+        learned: Sequence[LearnedLayer],
+        *,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        self.images, self.layers, self.learned, self.device = images, layers, learned, device
+        self.index, self.layer = len(learned), layers[len(learned)]
+        self.field = spanned_field(layers, self.index)
+        self.seeds = spawn_seeds(seed, len(images))
+
+    def learn_space(self, progress: Progress | None = None) -> InputSpace:
+        """Learn principal axes and whitening from a part of the images, spread evenly over all."""
+        every = max(1, len(self.images) // SPACE_IMAGES)
+        chosen = range(0, len(self.images), every)
+        n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // len(chosen)))
+        moments: Moments | None = None
+        for numbers, batch in image_batches([self.images[i] for i in chosen], self.device, progress):
+            places = self._places([chosen[number] for number in numbers], batch.shapes, n_per_image)
+            for forward, at in self._at_each_scale(batch, places):
+                raw = forward.inputs_at(self.index, at.images, at.corners)
+                if moments is None:
+                    moments = Moments.of(raw)
+                else:
+                    moments.update(raw)
+        assert moments is not None
+        return learn_input_space(moments, self.layer.n_components, self.layer.smoothing)
+
+    def draw(
+        self,
+        space: InputSpace,
+        n_per_image: int,
+        *,
+        neighbours: int = 0,
+        progress: Progress | None = None,
+    ) -> DrawnInputs:
+        """Draw ``n_per_image`` inputs from every image, projected into ``space``."""
+        n_images, n_axes = len(self.images), len(space.axes)
+        total = n_images * n_per_image
+        pictures_each = min(n_per_image, -(-PICTURE_PATCHES // n_images)) if self.index else 0
+        space = space.to(self.device)
+        projected = torch.empty(total, n_axes, device=self.device)
+        around = torch.empty(total, neighbours, n_axes, device=self.device) if neighbours else None
+        pictures: Tensor | None = None
+        for numbers, batch in image_batches(self.images, self.device, progress):
+            if pictures is None:
+                shape = (n_images, pictures_each, batch.pixels.shape[1], self.field, self.field)
+                pictures = torch.zeros(shape)
+            first = torch.tensor(numbers, device=self.device) * n_per_image
+            places = self._places(numbers, batch.shapes, n_per_image, neighbours)
+            for forward, at in self._at_each_scale(batch, places):
+                rows = first[at.images] + at.order
+                projected[rows] = space.project(forward.inputs_at(self.index, at.images, at.corners))
+                if around is not None:
+                    around[rows] = self._around(forward, at, space)
+                shown = at.order < pictures_each
+                if self.index and bool(shown.any()):
+                    pixels = forward.batch.pixels
+                    raw = patches_at(pixels, at.images[shown], at.corners[shown], self.field)
+                    picture = contrast_normalise(raw, pixels.shape[1]).cpu()
+                    number = torch.tensor(numbers)[at.images[shown].cpu()]
+                    pictures[number, at.order[shown].cpu()] = picture.view(-1, *pictures.shape[2:])
+        assert pictures is not None
+        image_of = torch.arange(n_images).repeat_interleave(n_per_image)
+        pictured = torch.arange(n_images)[:, None] * n_per_image + torch.arange(pictures_each)
+        return DrawnInputs(projected, image_of, around, pictured.flatten(), pictures.flatten(0, 1))
+
+    def _places(
+        self, numbers: Sequence[int], shapes: Tensor, n_per_image: int, n_neighbours: int = 0
+    ) -> Places:
+        """Draw the places of a batch, image by image; corners above layer 1 lie on the pooling grid."""
+        drawn = [
+            draw_places(
+                shapes[row : row + 1],
+                n_per_image,
+                field=self.field,
+                n_scales=self.layer.n_scales,
+                step=1 if self.index == 0 else self.layer.grid,
+                n_neighbours=n_neighbours,
+                generator=torch.Generator().manual_seed(self.seeds[number]),
+            )
+            for row, number in enumerate(numbers)
+        ]
+        image_of = torch.arange(len(numbers)).repeat_interleave(n_per_image)
+        scales, corners, jitter = (torch.cat(parts) for parts in list(zip(*drawn))[1:])
+        return Places(image_of, scales, corners, jitter)
+
+    def _at_each_scale(self, batch: Batch, places: Places) -> Iterator[tuple[ForwardPass, PlacesAtScale]]:
+        """Yield the forward pass and the places of each scale that has any."""
+        n_per_image = len(places.images) // len(batch.shapes)
+        for scale in range(self.layer.n_scales):
+            chosen = (places.scales == scale).nonzero()[:, 0]
+            if len(chosen):
+                scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+                at = PlacesAtScale(
+                    *(
+                        part.to(self.device)
+                        for part in (
+                            places.images[chosen],
+                            chosen % n_per_image,
+                            places.corners[chosen],
+                            places.jitter[chosen],
+                        )
+                    )
+                )
+                yield ForwardPass(self.layers, self.learned, scaled), at
+
+    def _around(self, forward: ForwardPass, at: PlacesAtScale, space: InputSpace) -> Tensor:
+        """Return the projected spatial neighbours (n, M, Q) of fields.
+
+        Jittered and rescaled patches for layer 1; above it fields shifted by at most one cell of the
+        pooling grid, because responses exist only there.
+        """
+        n, m = at.jitter.shape[:2]
+        which = at.images.repeat_interleave(m)
+        if self.index == 0:
+            corners, sides = jittered(at.corners, at.jitter, self.field)
+            raw = forward.neighbours_at(which, corners.flatten(0, 1), sides.flatten())
+        else:
+            grid = self.layer.grid
+            shift = (at.jitter[..., :2] * 3).floor().to(torch.int64) - 1
+            last = torch.div(forward.batch.shapes - self.field, grid, rounding_mode="floor") * grid
+            near = (at.corners[:, None] + shift * grid).flatten(0, 1).clamp(min=0)
+            raw = forward.inputs_at(self.index, which, torch.minimum(near, last.to(near)[which]))
+        return space.project(raw).view(n, m, -1)

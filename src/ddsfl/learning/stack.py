@@ -1,0 +1,236 @@
+"""FilterStack: layers of filter banks, each learned on the pooled responses of the one below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.nn import functional
+
+from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
+from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.learning.bank import FilterBank
+from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
+from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
+from ddsfl.learning.inputs import DrawnInputs, InputDrawer, Progress
+from ddsfl.learning.labels import class_membership
+from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
+from ddsfl.patches.geometry import centres, grid_cells, make_batch, resize, scaled_shapes
+from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.normalise import InputSpace
+
+
+class FilterStack(BaseEstimator):
+    """Layers of filter banks over whole images (Fig. DDSFL_structure of the paper).
+
+    Each layer draws inputs from the training images, chooses exemplars and learns a bank by Algorithm 1.
+
+    Parameters
+    ----------
+    layers : settings of each layer, first layer first.
+    max_patches : the most inputs one layer learns from; with more images each gives fewer. This bounds
+        the memory of learning: about 3 * max_patches * n_components * 4 bytes.
+    device : "auto", "cpu" or "cuda".
+    random_state : seed of drawing and of the banks.
+
+    Attributes
+    ----------
+    learned_ : the learned layers (input space and filters).
+    sharing_ : for each layer (C, D) bool, which classes use which filter, in the order of ``classes_``.
+    objective_, objective_terms_ : for each layer the trace of its bank.
+    n_exemplars_ : for each layer, how many exemplars each class has.
+    pixel_filters_ : for each layer pictures (D, channels, field, field) of its filters.
+
+    Examples
+    --------
+    >>> images = [torch.randint(0, 256, (1, 32, 40), dtype=torch.uint8) for _ in range(4)]
+    >>> layer = Layer(n_scales=2, n_components=30, patches_per_image=40, bank={"n_filters": 8, "max_iter": 5})
+    >>> stack = FilterStack([layer], random_state=0, device="cpu").fit(images, [0, 0, 1, 1])
+    >>> stack.describe(images)[0].vectors.shape[1]
+    8
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer] = (Layer(),),
+        *,
+        max_patches: int = 600_000,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.layers = layers
+        self.max_patches = max_patches
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        images: Sequence[Tensor],
+        y: ArrayLike,
+        *,
+        stages: Stages | None = None,
+        progress: Progress | None = None,
+    ) -> FilterStack:
+        """Learn all layers.
+
+        Parameters
+        ----------
+        images : uint8 images (channels, height, width), each at least as large as the largest field;
+            decoded lazily if the sequence does so.
+        y : one label an image, or an indicator matrix (n_images, C).
+        stages : stores the result of each step and finds it again.
+        progress : called with (images done, images in all) during each pass over the images.
+        """
+        if len(images) == 0:
+            raise ValueError("images is empty; expected at least one image.")
+        self.classes_, membership = class_membership(y)
+        if len(membership) != len(images):
+            raise ValueError(
+                f"y has {len(membership)} rows; expected one for each of the {len(images)} images."
+            )
+        device = resolve_device(self.device)
+        stages = stages or Stages()
+        self.learned_: list[LearnedLayer] = []
+        self.sharing_: list[np.ndarray[Any, Any]] = []
+        self.objective_: list[np.ndarray[Any, Any]] = []
+        self.objective_terms_: list[tuple[str, ...]] = []
+        self.n_exemplars_: list[np.ndarray[Any, Any]] = []
+        self.pixel_filters_: list[np.ndarray[Any, Any]] = []
+        for index, seed in enumerate(spawn_seeds(self.random_state, len(self.layers))):
+            self._fit_layer(index, images, membership, device, seed, stages, progress)
+        return self
+
+    def _fit_layer(
+        self,
+        index: int,
+        images: Sequence[Tensor],
+        membership: np.ndarray[Any, Any],
+        device: torch.device,
+        seed: int,
+        stages: Stages,
+        progress: Progress | None,
+    ) -> None:
+        layer, name = self.layers[index], f"layer{index + 1}"
+        below = [learned.to(device) for learned in self.learned_]
+        drawer = InputDrawer(images, self.layers, below, device=device, seed=seed)
+        n_per_image = min(layer.patches_per_image, max(1, self.max_patches // len(images)))
+
+        learned_space = stages.run(f"{name}.space", lambda: _space_arrays(drawer.learn_space(progress)))
+        space = InputSpace(*(torch.from_numpy(learned_space[part]) for part in InputSpace._fields))
+
+        @cache  # drawn once, and only if a step that needs it was not found stored
+        def drawn() -> DrawnInputs:
+            neighbours = layer.n_spatial if layer.bank.get("xi", 0) else 0
+            return drawer.draw(space, n_per_image, neighbours=neighbours, progress=progress)
+
+        def choose() -> Arrays:
+            inputs = drawn()
+            return {"support": select_exemplars(layer, inputs, membership, self.device, seed)}
+
+        def learn() -> Arrays:
+            return learn_bank(index, layer, drawn(), space, support, self.device, seed)
+
+        support = stages.run(f"{name}.exemplars", choose)["support"]
+        bank = stages.run(f"{name}.bank", learn)
+        self.learned_.append(LearnedLayer(layer, space, torch.from_numpy(bank["filters"])))
+        self.sharing_.append(bank["sharing"])
+        self.objective_.append(bank["objective"])
+        self.objective_terms_.append(tuple(bytes(bank["terms"]).decode().split()))
+        self.pixel_filters_.append(bank["pictures"])
+        self.n_exemplars_.append(support.sum(axis=0))
+
+    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
+        """Return the dense descriptors of all layers for a batch of images, each of unit length."""
+        check_is_fitted(self, "learned_")
+        device = resolve_device(self.device)
+        learned = [layer.to(device) for layer in self.learned_]
+        batch = make_batch(images, device)
+        parts: list[list[LocalDescriptors]] = [[] for _ in learned]
+        for scale in range(max(layer.n_scales for layer in self.layers)):
+            scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+            forward = ForwardPass(self.layers, learned, scaled)
+            for index, layer in enumerate(self.layers):
+                if scale < layer.n_scales:
+                    parts[index].append(self._at_scale(forward, index, batch.shapes))
+        return [LocalDescriptors.joined(layer_parts) for layer_parts in parts]
+
+    def _at_scale(self, forward: ForwardPass, index: int, original: Tensor) -> LocalDescriptors:
+        """Return the descriptors of one layer at the scale of ``forward``."""
+        device, step = forward.batch.pixels.device, self.layers[index].step
+        cells = grid_cells(forward.counts(index, step), device)
+        maps = forward.responses(index, step)
+        rows = (cells.images * maps.shape[1] + cells.rows) * maps.shape[2] + cells.columns
+        vectors = maps.flatten(0, 2).index_select(0, rows)
+        positions = centres(
+            torch.stack([cells.rows, cells.columns], dim=1) * step,
+            spanned_field(self.layers, index),
+            forward.batch.shapes.to(device)[cells.images],
+            original.to(device)[cells.images],
+        )
+        return LocalDescriptors(functional.normalize(vectors, dim=1), positions, cells.images, original)
+
+
+def select_exemplars(
+    layer: Layer, inputs: DrawnInputs, membership: np.ndarray[Any, Any], device: Any, seed: int
+) -> np.ndarray[Any, Any]:
+    """Return which inputs take part in the class terms of which class (N, C)."""
+    labels = membership[as_numpy(inputs.images)]
+    if layer.exemplars is None:
+        return labels
+    parameters = dict(layer.exemplars)
+    method = parameters.pop("method")
+    selector: NearestExemplars | SvmExemplars
+    if method == "nearest":
+        selector = NearestExemplars(**parameters, device=device)
+    elif method == "svm":
+        selector = SvmExemplars(**parameters, device=device, random_state=seed)
+    else:
+        raise ValueError(f"exemplars method={method!r} is unknown; expected 'nearest' or 'svm'.")
+    return selector.fit(inputs.projected, labels, groups=inputs.images).support_
+
+
+def learn_bank(
+    index: int,
+    layer: Layer,
+    inputs: DrawnInputs,
+    space: InputSpace,
+    support: np.ndarray[Any, Any],
+    device: Any,
+    seed: int,
+) -> Arrays:
+    """Learn one bank in its input space; everything a stack keeps of it, as arrays."""
+    space = space.to(inputs.projected.device)
+
+    def enter(projected: Tensor) -> Tensor:
+        whitened = space.whiten(projected)
+        return functional.normalize(whitened, dim=-1) if index else whitened
+
+    bank = FilterBank(**{**layer.bank, "device": device, "random_state": seed})
+    entered = enter(inputs.projected)
+    neighbours = None if inputs.neighbours is None else enter(inputs.neighbours)
+    bank.fit(entered, support, groups=inputs.images, spatial_neighbors=neighbours)
+    filters = torch.from_numpy(bank.filters_).to(entered)
+    if index == 0:
+        side = layer.field
+        pictures = patterns_of_filters(space, filters).unflatten(1, (-1, side, side))
+    else:
+        responses = (entered[inputs.pictured] @ filters.T).abs()
+        pictures = average_of_strongest(responses.cpu(), inputs.pictures)
+    return {
+        "filters": bank.filters_.astype(np.float32),
+        "sharing": bank.sharing_,
+        "objective": bank.objective_,
+        "terms": np.frombuffer(" ".join(bank.objective_terms_).encode(), dtype=np.uint8),
+        "pictures": as_numpy(pictures).astype(np.float32),
+    }
+
+
+def _space_arrays(space: InputSpace) -> Arrays:
+    return {name: as_numpy(part).astype(np.float32) for name, part in zip(space._fields, space)}

@@ -1,0 +1,183 @@
+"""Scales, grids, receptive fields and positions: the only place that knows where a patch lies.
+
+Coordinates are continuous: pixel i covers [i, i + 1), so a patch with corner y and side s has its centre
+at y + s / 2. A batch holds images of different shapes in one zero-padded tensor; every function that
+must know the true shapes takes them as an int64 tensor (B, 2) of heights and widths in host memory, so
+that sizes of results are known without asking the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Batch(NamedTuple):
+    """Images of different shapes in one tensor: pixels (B, channels, H, W) in [0, 1], shapes (B, 2)."""
+
+    pixels: Tensor
+    shapes: Tensor
+
+
+class Cells(NamedTuple):
+    """Grid cells that lie within their images, one row each, image by image and row by row."""
+
+    images: Tensor
+    rows: Tensor
+    columns: Tensor
+
+
+def make_batch(images: Sequence[Tensor], device: torch.device | str = "cpu") -> Batch:
+    """Join uint8 images (channels, height, width) into one padded batch with values in [0, 1].
+
+    >>> batch = make_batch([torch.ones(1, 4, 6, dtype=torch.uint8), torch.ones(1, 5, 3, dtype=torch.uint8)])
+    >>> tuple(batch.pixels.shape), batch.shapes.tolist()
+    ((2, 1, 5, 6), [[4, 6], [5, 3]])
+    """
+    shapes = torch.tensor([image.shape[1:] for image in images], dtype=torch.int64)
+    height, width = shapes.amax(dim=0).tolist()
+    padded = torch.zeros(len(images), images[0].shape[0], height, width, dtype=torch.uint8)
+    for row, image in zip(padded, images):
+        row[:, : image.shape[1], : image.shape[2]] = image
+    # Bytes travel, floats are made where they are used: a quarter of the transfer.
+    return Batch(padded.to(device).to(torch.float32).div_(255.0), shapes)
+
+
+def scaled_shapes(shapes: Tensor, scale: int) -> Tensor:
+    """Return the shapes after rescaling by 2^(-scale/2), at least one pixel a side.
+
+    >>> scaled_shapes(torch.tensor([[100, 50]]), 2).tolist()
+    [[50, 25]]
+    """
+    return (shapes.to(torch.float64) * 2.0 ** (-scale / 2)).round().to(torch.int64).clamp_(min=1)
+
+
+def grid_counts(shapes: Tensor, field: int, step: int) -> Tensor:
+    """Return how many fields fit a side at distance ``step``: (B, 2), zero where none fits.
+
+    >>> grid_counts(torch.tensor([[16, 22], [15, 40]]), 16, 3).tolist()
+    [[1, 3], [0, 9]]
+    """
+    fitting = torch.div(shapes - field, step, rounding_mode="floor") + 1
+    return torch.where(shapes >= field, fitting, 0)
+
+
+def grid_cells(counts: Tensor, device: torch.device | str = "cpu") -> Cells:
+    """List the cells of grids with (rows, columns) ``counts`` (B, 2).
+
+    >>> cells = grid_cells(torch.tensor([[1, 2], [0, 4], [2, 1]]))
+    >>> list(zip(cells.images.tolist(), cells.rows.tolist(), cells.columns.tolist()))
+    [(0, 0, 0), (0, 0, 1), (2, 0, 0), (2, 1, 0)]
+    """
+    sizes = counts.prod(dim=1)
+    total = int(sizes.sum())
+    starts = (sizes.cumsum(0) - sizes).to(device)
+    images = torch.repeat_interleave(
+        torch.arange(len(counts), device=device), sizes.to(device), output_size=total
+    )
+    inside = torch.arange(total, device=device) - starts[images]
+    columns = counts[:, 1].to(device)[images].clamp_(min=1)
+    rows = torch.div(inside, columns, rounding_mode="floor")
+    return Cells(images, rows, inside - rows * columns)
+
+
+def centres(corners: Tensor, field: int, scaled: Tensor, original: Tensor) -> Tensor:
+    """Return centres (y, x) in pixels of the original image of fields with ``corners`` in the scaled one.
+
+    All arguments but ``field`` are (T, 2): corners, shape of the scaled and of the original image a row.
+    """
+    ratio = original.to(torch.float32) / scaled.to(torch.float32)
+    return (corners.to(torch.float32) + field / 2) * ratio
+
+
+def resize(batch: Batch, shapes: Tensor) -> Batch:
+    """Resize each image of a batch to its new shape with a triangle filter that widens when shrinking.
+
+    Two small matrices an image do it (rows, then columns), so that images of different shapes need no
+    loop: out = R_y image R_x'.
+    """
+    if torch.equal(batch.shapes, shapes):
+        return batch
+    rows = _resampling(batch.shapes[:, 0], shapes[:, 0], batch.pixels)
+    columns = _resampling(batch.shapes[:, 1], shapes[:, 1], batch.pixels)
+    pixels = rows[:, None] @ batch.pixels @ columns[:, None].transpose(-1, -2)
+    return Batch(pixels, shapes)
+
+
+def _resampling(source: Tensor, target: Tensor, like: Tensor) -> Tensor:
+    """Return resampling matrices (B, max target, max source); rows beyond an image's target are zero."""
+    device = like.device
+    n_source, n_target = int(source.max()), int(target.max())
+    source, target = source.to(device)[:, None, None], target.to(device)[:, None, None]
+    ratio = source.to(torch.float64) / target
+    at = (torch.arange(n_target, device=device, dtype=torch.float64)[None, :, None] + 0.5) * ratio
+    pixel = torch.arange(n_source, device=device, dtype=torch.float64)[None, None, :] + 0.5
+    weights = (1 - (pixel - at).abs() / ratio.clamp(min=1)).clamp_(min=0)
+    weights *= pixel < source
+    weights /= weights.sum(dim=2, keepdim=True).clamp_(min=1e-12)
+    weights *= torch.arange(n_target, device=device)[None, :, None] < target
+    return weights.to(like.dtype)
+
+
+def patches_on_grid(pixels: Tensor, field: int, step: int) -> Tensor:
+    """Return all patches of padded images (B, channels, H, W): (B, rows, columns, channels * field^2)."""
+    views = pixels.unfold(2, field, step).unfold(3, field, step)  # (B, channels, rows, columns, f, f)
+    batch, channels, rows, columns = views.shape[:4]
+    return views.permute(0, 2, 3, 1, 4, 5).reshape(batch, rows, columns, channels * field * field)
+
+
+def patches_at(pixels: Tensor, images: Tensor, corners: Tensor, field: int) -> Tensor:
+    """Return the patches (N, channels * field^2) with integer ``corners`` (N, 2) of the images (N,)."""
+    views = pixels.unfold(2, field, 1).unfold(3, field, 1).permute(0, 2, 3, 1, 4, 5)
+    return views[images, corners[:, 0], corners[:, 1]].flatten(1)
+
+
+def resampled_patches(
+    pixels: Tensor, shapes: Tensor, images: Tensor, corners: Tensor, sides: Tensor, field: int
+) -> Tensor:
+    """Return patches (N, channels * field^2) of any real corner and side, resampled to ``field``.
+
+    Bilinear; points beyond the border repeat the border pixel.
+    """
+    offsets = (torch.arange(field, device=pixels.device, dtype=pixels.dtype) + 0.5) / field
+    points = corners[:, :, None] + offsets * sides[:, None, None] - 0.5  # (N, 2, field) pixel centres
+    last = (shapes.to(pixels.device)[images] - 1).to(pixels.dtype)[:, :, None]
+    points = torch.minimum(points.clamp(min=0), last)
+    low = torch.minimum(points.floor(), (last - 1).clamp(min=0))
+    part = points - low
+    low = low.to(torch.int64)
+    high = torch.minimum(low + 1, last.to(torch.int64))
+    (y0, x0), (y1, x1) = low.unbind(1), high.unbind(1)
+    fy, fx = part[:, 0, :, None], part[:, 1, None, :]
+    which = images[:, None, None]
+
+    def at(y: Tensor, x: Tensor) -> Tensor:
+        return pixels[which, :, y[:, :, None], x[:, None, :]]  # (N, field, field, channels)
+
+    fy, fx = fy[..., None], fx[..., None]
+    mixed = (at(y0, x0) * (1 - fx) + at(y0, x1) * fx) * (1 - fy) + (
+        at(y1, x0) * (1 - fx) + at(y1, x1) * fx
+    ) * fy
+    return mixed.permute(0, 3, 1, 2).flatten(1)
+
+
+def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
+    """Group images of similar shapes so that no padded batch holds more than ``budget_pixels``.
+
+    >>> batches_of_like_shape([(10, 20), (30, 30), (10, 20)], 500)
+    [[0, 2], [1]]
+    """
+    order = sorted(range(len(shapes)), key=lambda index: (shapes[index], index))
+    groups: list[list[int]] = []
+    height = width = 0
+    for index in order:
+        height, width = max(height, shapes[index][0]), max(width, shapes[index][1])
+        if groups and (len(groups[-1]) + 1) * height * width <= budget_pixels:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+            height, width = shapes[index]
+    return groups

@@ -1,0 +1,80 @@
+"""Normalisation of patches and of pooled responses: learned once, applied everywhere."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.pca import Moments, principal_axes
+
+#: Added to the variance of a patch of pixels in [0, 1], so that flat patches stay quiet.
+CONTRAST_FLOOR = 10 / 255
+
+
+def contrast_statistics(patches: Tensor, channels: int = 1) -> tuple[Tensor, Tensor]:
+    """Return the mean of each channel (N, channels) and the inverse contrast (N, 1) of raw patches.
+
+    The inverse contrast is 1 / sqrt(variance + floor^2), the variance taken over all channels after
+    each has lost its mean.
+    """
+    variance, mean = torch.var_mean(patches.unflatten(1, (channels, -1)), dim=2, correction=0)
+    return mean, (variance.mean(dim=1, keepdim=True) + CONTRAST_FLOOR**2).rsqrt_()
+
+
+def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
+    """Subtract each channel's mean from raw patches (N, channels * field^2) and divide by their contrast.
+
+    >>> flat = torch.full((1, 256), 0.7)
+    >>> bool(contrast_normalise(flat).abs().max() < 1e-5)
+    True
+    """
+    mean, inverse = contrast_statistics(patches, channels)
+    return ((patches.unflatten(1, (channels, -1)) - mean[:, :, None]) * inverse[:, :, None]).flatten(1)
+
+
+class InputSpace(NamedTuple):
+    """The space in which a bank learns: principal axes of its raw inputs, then a gentle whitening.
+
+    ``project`` keeps distances (the space in which exemplars are searched); ``whiten`` divides axis q by
+    sqrt(variance_q + smoothing * mean variance) and scales to unit mean energy, so that margins and
+    weights mean the same in every layer and data set.
+    """
+
+    mean: Tensor  # (P,)
+    axes: Tensor  # (Q, P)
+    gains: Tensor  # (Q,)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        """Return raw inputs (N, P) in the principal axes (N, Q)."""
+        return (inputs - self.mean) @ self.axes.T
+
+    def whiten(self, projected: Tensor) -> Tensor:
+        """Return projected inputs (N, Q) whitened."""
+        return projected * self.gains
+
+    def fold(self, filters: Tensor) -> tuple[Tensor, Tensor]:
+        """Return matrix (D, P) and offset (D,) with filters whiten(project(x)) = matrix x - offset."""
+        matrix = (filters * self.gains) @ self.axes
+        return matrix, matrix @ self.mean
+
+    def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> InputSpace:
+        """Return the same space on another device."""
+        return InputSpace(*(part.to(device=device, dtype=dtype) for part in self))
+
+
+def learn_input_space(moments: Moments, n_components: int, smoothing: float) -> InputSpace:
+    """Learn an input space from accumulated moments of raw inputs.
+
+    Axes without any variance are dropped: a contrast-normalised patch of 256 pixels has at most 255.
+    """
+    n_components = min(n_components, len(moments.mean))
+    mean, axes, variances = principal_axes(moments, n_components)[:3]
+    kept = variances > variances[0] * 1e-6
+    if not bool(kept.any()) or float(variances[0]) <= 0:
+        raise ValueError("All inputs of this layer are the same: there is nothing to learn from flat images.")
+    axes, variances = axes[kept], variances[kept]
+    gains = (variances + smoothing * variances.mean()).rsqrt()
+    energy = (variances * gains**2).sum()  # mean of ||whitened||^2
+    return InputSpace(mean, axes, gains / energy.sqrt())

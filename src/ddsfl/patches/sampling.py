@@ -1,0 +1,79 @@
+"""Which places of an image are drawn for learning: random positions over all scales, with neighbours."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.patches.geometry import grid_counts, scaled_shapes
+
+#: How far a spatial neighbour may lie from its patch, as a part of the field, and how its size may differ.
+NEIGHBOUR_SHIFT = 0.125
+NEIGHBOUR_SIZES = (0.84, 1.19)  # a quarter of an octave to either side
+
+
+class Places(NamedTuple):
+    """Fields drawn from a batch of images, and where their spatial neighbours lie.
+
+    images (N,), scales (N,), corners (N, 2) in pixels of the scaled image, jitter (N, M, 3) uniform
+    numbers in [0, 1) that place M neighbours: down, right and size.
+    """
+
+    images: Tensor
+    scales: Tensor
+    corners: Tensor
+    jitter: Tensor
+
+
+def draw_places(
+    shapes: Tensor,
+    n_per_image: int,
+    *,
+    field: int,
+    n_scales: int,
+    step: int,
+    n_neighbours: int = 0,
+    generator: torch.Generator,
+) -> Places:
+    """Draw ``n_per_image`` fields from each image of shapes (B, 2), the same number from each.
+
+    Every field of every scale is equally likely, as it is among the dense descriptors; corners are
+    multiples of ``step``. Drawing is with replacement, so that small images give as many as large ones.
+
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> shapes = torch.tensor([[40, 60]])
+    >>> places = draw_places(shapes, 5, field=16, n_scales=2, step=1, generator=generator)
+    >>> tuple(places.corners.shape)
+    (5, 2)
+    """
+    counts = torch.stack(
+        [grid_counts(scaled_shapes(shapes, scale), field, step) for scale in range(n_scales)], dim=1
+    )  # (B, n_scales, 2)
+    fields = counts.prod(dim=2)
+    small = (fields.sum(dim=1) == 0).nonzero()
+    if len(small):
+        height, width = shapes[small[0, 0]].tolist()
+        raise ValueError(f"image of {height} x {width} pixels is smaller than the field of {field} pixels.")
+    scales = torch.multinomial(fields.to(torch.float64), n_per_image, replacement=True, generator=generator)
+    images = torch.arange(len(shapes))[:, None].expand(-1, n_per_image)
+    chosen = counts[images, scales].flatten(0, 1)  # (N, 2)
+    uniform = torch.rand(chosen.shape, generator=generator, dtype=torch.float64)
+    corners = (uniform * chosen).to(torch.int64) * step
+    jitter = torch.rand((len(corners), n_neighbours, 3), generator=generator)
+    return Places(images.flatten(), scales.flatten(), corners, jitter)
+
+
+def jittered(corners: Tensor, jitter: Tensor, field: int) -> tuple[Tensor, Tensor]:
+    """Return corners (N, M, 2) and sides (N, M) of the neighbours that ``jitter`` (N, M, 3) places.
+
+    >>> corners, sides = jittered(torch.tensor([[8, 8]]), torch.full((1, 1, 3), 0.5), 16)
+    >>> (corners + sides[..., None] / 2).tolist()  # the middle of the range lies on the patch itself
+    [[[16.0, 16.0]]]
+    """
+    low, high = NEIGHBOUR_SIZES
+    sides = field * (low + (high - low) * jitter[..., 2])
+    shift = (2 * jitter[..., :2] - 1) * NEIGHBOUR_SHIFT * field
+    middle = corners[:, None, :] + field / 2 + shift
+    return middle - sides[..., None] / 2, sides
