@@ -20,8 +20,6 @@ from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 
-#: Candidates beyond k; enough that on real patches nearly every query is certified at once.
-SPARE = 10
 #: Columns whose best score is looked at first; only the members of the best groups are looked at again.
 GROUP = 16
 #: Points a block of products spans at most.
@@ -86,7 +84,7 @@ def nearest(
         _check_groups("query_groups", query_groups, queries)
         _check_groups("point_groups", point_groups, points)
     return _search(
-        queries, _prepare(points, point_groups), k, k + SPARE, query_groups, budget_bytes
+        queries, _prepare(points, point_groups), k, _enough(k), query_groups, budget_bytes
     )
 
 
@@ -117,7 +115,7 @@ def nearest_within(
         # Points of no group become groups of one, beyond the numbers in use, so that none finds itself.
         alone = torch.where(groups < 0, groups.max() + 1 + alone, groups)
     ready = _prepare(points, alone)
-    found = _search(points, ready, k, k + SPARE, alone, budget_bytes)
+    found = _search(points, ready, k, _enough(k), alone, budget_bytes)
     if membership is None:
         return WithinNeighbours(*found, None)
     if (
@@ -148,6 +146,11 @@ def _check_groups(name: str, groups: Tensor, points: Tensor) -> None:
             f"{name} has shape {tuple(groups.shape)} and {groups.dtype}; expected ({len(points)},) "
             "and torch.int64."
         )
+
+
+def _enough(k: int) -> int:
+    """Return how many candidates ``k`` neighbours need, so that nearly every query is certified at once."""
+    return k + 2 + k // 8
 
 
 class _Prepared(NamedTuple):
@@ -265,12 +268,13 @@ def _certify(centred: Tensor, farthest: Tensor, lowest: Tensor) -> Tensor:
 
     ``lowest`` is the lowest score among a query's candidates: every other point has at most this score,
     so its distance is at least |x|^2 - 2 lowest less the rounding of the product. A point nearer than
-    ``farthest`` has at most the length |x| + sqrt(farthest), which bounds that rounding by P machine
-    epsilons of (|x| + |y|)^2. If the lowest score is -inf, all admissible points are candidates.
+    ``farthest`` has at most the length |x| + sqrt(farthest), so its product rounds by at most P units of
+    (|x| + |y|)^2, and the two plain distances by P units of their own. If the lowest score is -inf, all
+    admissible points are candidates.
     """
     energy = centred.square().sum(1)
     reach = (2 * energy.sqrt() + farthest.sqrt()).square()
-    rounding = 2 * (centred.shape[1] + 8) * torch.finfo(centred.dtype).eps * reach
+    rounding = (centred.shape[1] + 8) * torch.finfo(centred.dtype).eps / 2 * (reach + 2 * farthest)
     return (lowest == -torch.inf) | (energy - 2 * lowest - rounding > farthest)
 
 
@@ -292,7 +296,7 @@ def _class_distances(
         if len(queries) and len(others):
             class_ready = _prepare(points[others], groups[others])
             nearest_member = _search(
-                points[queries], class_ready, 1, 1 + SPARE, groups[queries], budget_bytes
+                points[queries], class_ready, 1, _enough(1), groups[queries], budget_bytes
             )
             distances[queries, column] = nearest_member.distances[:, 0]
     return distances

@@ -1,0 +1,137 @@
+"""k-means by Lloyd's iterations over blocks, the same for every block size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.knn import nearest
+
+#: Points a cluster that take part in seeding; more cost time and hardly change what is found.
+SEEDING_POINTS = 10
+#: A round of seeding draws one new seed for this many that stand (the first ones one at a time).
+SEEDS_A_DRAW = 8
+
+
+class KMeansResult(NamedTuple):
+    """K centres and the points they stand for.
+
+    Attributes
+    ----------
+    centres : (K, P).
+    labels : (N,) int64, the nearest centre of each point.
+    inertia : sum of the squared distances to the nearest centre.
+    n_iter : iterations done.
+    """
+
+    centres: Tensor
+    labels: Tensor
+    inertia: float
+    n_iter: int
+
+
+def kmeans(
+    points: Tensor,
+    n_clusters: int,
+    *,
+    generator: torch.Generator,
+    max_iter: int = 50,
+    tolerance: float = 1e-4,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> KMeansResult:
+    """Return centres that locally minimise the sum over points of min_k |x - centre_k|^2.
+
+    Iterations stop when the centres' squared shift falls to ``tolerance`` times the variance of the
+    points (the mean over its P columns). An empty cluster moves to the point farthest from its centre.
+    Equal points are no obstacle: if fewer than ``n_clusters`` differ, some clusters stay empty.
+
+    >>> points = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
+    >>> found = kmeans(points, 2, generator=torch.Generator().manual_seed(0))
+    >>> found.centres.flatten().sort().values
+    tensor([0.1000, 5.1000])
+    >>> round(found.inertia, 3)
+    0.04
+    """
+    if points.ndim != 2:
+        raise ValueError(f"points have shape {tuple(points.shape)}; expected a matrix.")
+    if not 1 <= n_clusters <= len(points):
+        raise ValueError(
+            f"n_clusters={n_clusters} with {len(points)} points; expected at least 1 cluster and at "
+            "least as many points as clusters."
+        )
+    centres = _seed(points, n_clusters, generator, budget_bytes)
+    least_shift = tolerance * points.var(0, correction=0).mean()
+    n_iter = 0
+    for n_iter in range(1, max_iter + 1):  # noqa: B007
+        labels, distances = assign(points, centres, budget_bytes=budget_bytes)
+        moved = _update(points, labels, distances, centres, budget_bytes)
+        shift = (moved - centres).square().sum()
+        centres = moved
+        if shift <= least_shift:
+            break
+    labels, distances = assign(points, centres, budget_bytes=budget_bytes)
+    return KMeansResult(centres, labels, float(distances.double().sum()), n_iter)
+
+
+def assign(
+    points: Tensor, centres: Tensor, *, budget_bytes: int = DEFAULT_BUDGET_BYTES
+) -> tuple[Tensor, Tensor]:
+    """Return the nearest centre (N,) of each point, ties to the first, and the squared distance (N,).
+
+    >>> assign(torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [3.0]]))
+    (tensor([0, 1]), tensor([1., 1.]))
+    """
+    found = nearest(points, centres, 1, budget_bytes=budget_bytes)
+    return found.indices[:, 0], found.distances[:, 0]
+
+
+def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_bytes: int) -> Tensor:
+    """Draw seeds, each with a chance that grows with its squared distance to the seeds before it.
+
+    This is k-means++ for the first seeds; later ones are drawn several at a time, as k-means|| does, so
+    that thousands of clusters need dozens of passes. Passes go over a sample of the points.
+    """
+    size = min(len(points), max(SEEDING_POINTS * n_clusters, 1000))
+    sample = torch.randperm(len(points), generator=generator)[:size]
+    sampled = points[sample.to(points.device)]
+    chosen = torch.zeros(1, dtype=torch.int64)  # the sample is in random order: its first is a draw
+    distances = assign(sampled, sampled[:1], budget_bytes=budget_bytes)[1]
+    while len(chosen) < n_clusters:
+        wanted = min(n_clusters - len(chosen), max(1, len(chosen) // SEEDS_A_DRAW))
+        chances = distances.double().cpu()
+        chances[chosen] = 0
+        if int((chances > 0).sum()) < wanted:
+            # Every point left equals a seed: fill up with any, so that the centres are K in number.
+            chances = torch.ones(size, dtype=torch.float64)
+            chances[chosen] = 0
+        new = torch.multinomial(chances, wanted, generator=generator)
+        chosen = torch.cat([chosen, new])
+        fresh = assign(sampled, sampled[new.to(points.device)], budget_bytes=budget_bytes)[1]
+        distances = torch.minimum(distances, fresh)
+    return sampled[chosen.to(points.device)]
+
+
+def _update(
+    points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int
+) -> Tensor:
+    """Return the mean of each cluster's points; empty clusters take the farthest points."""
+    counts = torch.bincount(labels, minlength=len(centres))
+    # Sums run in the points' order within a cluster, whatever the device and the blocks: adding in
+    # parallel by index is not deterministic on CUDA. Blocks are columns, so that they split no sum.
+    order = labels.argsort(stable=True)
+    moved = torch.empty_like(centres)
+    for block in slices(points.shape[1], rows_within(20 * len(points), budget_bytes)):
+        members = points[:, block][order].double()
+        sums = torch.segment_reduce(members, "sum", lengths=counts, axis=0)
+        moved[:, block] = (sums / counts[:, None]).to(centres.dtype)
+    empty = torch.nonzero(counts == 0).squeeze(1)
+    if len(empty):
+        far, farthest = distances.sort(descending=True, stable=True)
+        moved[empty] = centres[empty]
+        taken = farthest[: len(empty)]
+        apart = far[: len(empty)] > 0  # moving onto an occupied spot would help nobody
+        moved[empty[apart]] = points[taken[apart]]
+    return moved

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from ddsfl.compute.kmeans import _seed, _update, assign, kmeans
+from tests.oracles import knn as oracle
+
+
+def draw(seed, n, p, dtype=torch.float64):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, p))).to(dtype)
+
+
+def blobs(seed, n, centres, spread=0.05):
+    rng = np.random.default_rng(seed)
+    places = rng.normal(size=(centres, 6)) * 3
+    labels = rng.integers(0, centres, n)
+    return torch.from_numpy(places[labels] + spread * rng.normal(size=(n, 6))), labels
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_assign_matches_loops():
+    points, centres = draw(0, 203, 5), draw(1, 37, 5)
+    labels, distances = assign(points, centres, budget_bytes=7_001)
+    expected = oracle.nearest(points.numpy(), centres.numpy(), 1)
+    np.testing.assert_array_equal(labels.numpy(), expected[1][:, 0])
+    np.testing.assert_allclose(distances.numpy(), expected[0][:, 0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("budget", [1, 5_003, 2**28])
+def test_update_is_the_mean_of_the_members(budget):
+    points, centres = draw(2, 103, 5), draw(3, 7, 5)
+    labels = torch.from_numpy(np.random.default_rng(4).integers(0, 7, 103))
+    moved = _update(points, labels, torch.ones(103), centres, budget)
+    for cluster in range(7):
+        mean = points.numpy()[labels.numpy() == cluster].mean(0)
+        np.testing.assert_allclose(moved[cluster].numpy(), mean, rtol=1e-12)
+
+
+def test_empty_clusters_take_the_farthest_points():
+    points = torch.tensor([[0.0], [1.0], [9.0], [4.0]])
+    labels = torch.zeros(4, dtype=torch.int64)
+    distances = torch.tensor([0.0, 1.0, 81.0, 16.0])
+    moved = _update(points, labels, distances, torch.zeros(3, 1), 1000)
+    torch.testing.assert_close(moved, torch.tensor([[3.5], [9.0], [4.0]]))
+
+
+def test_a_result_is_a_fixed_point_of_lloyds_step():
+    points = draw(5, 301, 4)
+    found = kmeans(points, 9, generator=generator(), max_iter=500, tolerance=0.0)
+    labels, distances = assign(points, found.centres)
+    assert torch.equal(labels, found.labels)
+    assert found.inertia == pytest.approx(float(distances.sum()), rel=1e-12)
+    means = torch.stack([points[labels == cluster].mean(0) for cluster in range(9)])
+    torch.testing.assert_close(means, found.centres)
+    assert 1 < found.n_iter < 500
+
+
+def test_blobs_are_found():
+    points, truth = blobs(6, 600, 12)
+    found = kmeans(points, 12, generator=generator(1))
+    pairs = set(zip(found.labels.tolist(), truth.tolist()))
+    assert len(pairs) == 12
+
+
+def test_inertia_is_as_low_as_scikit_learns():
+    points = draw(7, 2000, 8)
+    ours = np.mean([kmeans(points, 60, generator=generator(s)).inertia for s in range(3)])
+    theirs = np.mean(
+        [KMeans(60, n_init=1, max_iter=50, random_state=s).fit(points.numpy()).inertia_ for s in range(3)]
+    )
+    assert ours < 1.02 * theirs
+
+
+def test_seeds_spread_over_far_blobs():
+    # One blob holds 95 % of the points; uniform seeds would miss most of the small ones.
+    points = torch.cat([draw(8, 1900, 3), *(draw(9 + i, 10, 3) + 1000 * (i + 1) for i in range(10))])
+    seeds = _seed(points, 11, generator(), 2**20)
+    assert len(torch.unique((seeds[:, 0] / 1000).round())) == 11
+
+
+def test_one_seed_gives_the_same_bits_for_every_budget():
+    points = draw(10, 701, 17, torch.float32) + 5
+    first = kmeans(points, 23, generator=generator(3))
+    for budget in (1, 30_011, 2**28):
+        other = kmeans(points, 23, generator=generator(3), budget_bytes=budget)
+        assert torch.equal(first.centres, other.centres)
+        assert torch.equal(first.labels, other.labels)
+        assert first[2:] == other[2:]
+    assert not torch.equal(first.centres, kmeans(points, 23, generator=generator(4)).centres)
+
+
+def test_equal_points_do_not_crash():
+    points = torch.tensor([[0.0, 1.0], [2.0, 3.0], [5.0, 1.0]]).repeat(20, 1)
+    found = kmeans(points, 7, generator=generator())
+    assert found.inertia == 0
+    assert found.centres.shape == (7, 2)
+    assert torch.isfinite(found.centres).all()
+
+
+def test_as_many_clusters_as_points():
+    points = draw(11, 5, 2)
+    found = kmeans(points, 5, generator=generator())
+    assert found.inertia == 0
+    assert sorted(found.labels.tolist()) == list(range(5))
+
+
+def test_no_iteration_gives_the_seeds():
+    points = draw(12, 50, 2)
+    found = kmeans(points, 5, generator=generator(), max_iter=0)
+    assert found.n_iter == 0
+    assert all((points == centre).all(1).any() for centre in found.centres)
+
+
+def test_too_many_clusters_are_named():
+    with pytest.raises(ValueError, match="n_clusters=6 with 5 points"):
+        kmeans(draw(0, 5, 2), 6, generator=generator())
+    with pytest.raises(ValueError, match="n_clusters=0"):
+        kmeans(draw(0, 5, 2), 0, generator=generator())
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_repeats_itself_and_agrees():
+    points, _ = blobs(13, 3000, 20)
+    points = points.float()
+    here = kmeans(points, 20, generator=generator())
+    there = [kmeans(points.cuda(), 20, generator=generator()) for _ in range(2)]
+    assert torch.equal(there[0].centres, there[1].centres)
+    assert here.inertia == pytest.approx(there[0].inertia, rel=1e-3)
