@@ -231,7 +231,7 @@ def test_exact_step_is_the_minimum_along_the_line():
         X, y = problem(23, 7, seed=seed)
         w, d = 3 * rng.standard_normal(7), 3 * rng.standard_normal(7)
         costs = rng.uniform(0, 4, 23)
-        _, _, downhill = 0, 0, svm_gradient(w, 0.0, X, y, costs)[0] @ d
+        downhill = svm_gradient(w, 0.0, X, y, costs)[0] @ d
         d = -np.sign(downhill) * d
         step, _ = svm._exact_step(
             *tensors([w @ d], [d @ d], [w @ w], [1 - y * (X @ w)], [y * (X @ d)], [costs]), 1e-16
@@ -245,7 +245,7 @@ def test_bad_arguments():
     rows, targets = torch.ones(5, 3), torch.ones(5, 1)
     with pytest.raises(ValueError, match="square"):
         fit_gram(rows, targets, 1.0)
-    with pytest.raises(ValueError, match=r"targets has shape \(4, 1\); expected \(5, problems\)"):
+    with pytest.raises(ValueError, match=r"targets has shape \(4, 1\); expected \(5, number of problems\)"):
         fit_gram(torch.eye(5), targets[:4], 1.0)
     with pytest.raises(ValueError, match=r"start has shape \(5, 2\)"):
         fit_gram(torch.eye(5), targets, 1.0, start=torch.ones(5, 2))

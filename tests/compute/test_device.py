@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.compute.device import (
+    as_numpy,
+    as_tensor,
+    make_generator,
+    resolve_device,
+    rows_within,
+    slices,
+    spawn_seeds,
+)
+
+
+def test_auto_is_cuda_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto").type == "cuda"
+    assert resolve_device(None).type == "cuda"
+    assert resolve_device("cpu").type == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto").type == "cpu"
+    assert resolve_device(torch.device("cpu")).type == "cpu"
+
+
+def test_devices_that_are_not_here_are_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=r"device='cuda:0'.*no usable CUDA"):
+        resolve_device("cuda:0")
+    with pytest.raises(ValueError, match="device='toaster' is not a device"):
+        resolve_device("toaster")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (np.float64, torch.float64),
+        (np.float32, torch.float32),
+        (np.float16, torch.float32),
+        (np.uint8, torch.float32),
+        (np.int64, torch.float32),
+        (bool, torch.float32),
+    ],
+)
+def test_precision_is_kept_and_the_rest_becomes_single(given, expected):
+    array = np.array([[0, 1, 1]]).astype(given)
+    tensor = as_tensor(array)
+    assert tensor.dtype == expected
+    assert tensor.tolist() == [[0.0, 1.0, 1.0]]
+    assert as_tensor(torch.from_numpy(array)).dtype == expected
+
+
+def test_dtype_asked_for_wins():
+    assert as_tensor(np.arange(3), dtype=torch.float64).dtype == torch.float64
+    assert as_tensor(np.arange(3.0), dtype=torch.float32).dtype == torch.float32
+
+
+def test_views_become_contiguous():
+    array = np.arange(12.0).reshape(3, 4)
+    for view in (array.T, array[::-1], array[:, ::2]):
+        tensor = as_tensor(view)
+        assert tensor.is_contiguous()
+        np.testing.assert_array_equal(as_numpy(tensor), view)
+    assert as_tensor(torch.from_numpy(array).T).is_contiguous()
+
+
+def test_numpy_of_a_tensor_with_gradient():
+    assert as_numpy(torch.ones(2, requires_grad=True)).tolist() == [1.0, 1.0]
+
+
+def test_generator_follows_random_state():
+    def draw(random_state):
+        return torch.rand(5, generator=make_generator(random_state)).tolist()
+
+    assert draw(3) == draw(3)
+    assert draw(3) != draw(4)
+    state = np.random.RandomState(3)
+    first, second = draw(state), draw(state)
+    assert first == draw(3)
+    assert second != first
+    assert draw(None) != draw(None)
+    assert make_generator(0).device.type == "cpu"
+
+
+def test_spawned_seeds_differ_and_repeat():
+    seeds = spawn_seeds(0, 50)
+    assert len(set(seeds)) == 50
+    assert all(type(seed) is int for seed in seeds)
+    assert seeds == spawn_seeds(0, 50)
+    assert seeds[:7] == spawn_seeds(0, 7)
+    assert seeds != spawn_seeds(1, 50)
+
+
+@pytest.mark.parametrize(
+    ("bytes_a_row", "budget", "least", "expected"),
+    [(1000, 10_999, 1, 10), (1000, 999, 1, 1), (1000, 999, 7, 7), (0, 5, 1, 5), (0.25, 5, 1, 5)],
+)
+def test_rows_within_a_budget(bytes_a_row, budget, least, expected):
+    assert rows_within(bytes_a_row, budget, least) == expected
+
+
+@pytest.mark.parametrize(("length", "step"), [(0, 3), (1, 3), (6, 3), (7, 3), (7, 100), (7, 1)])
+def test_slices_cover_everything_once(length, step):
+    covered = [i for part in slices(length, step) for i in range(length)[part]]
+    assert covered == list(range(length))
+    assert all(0 < part.stop - part.start <= step for part in slices(length, step))
+    assert all(part.stop <= length for part in slices(length, step))

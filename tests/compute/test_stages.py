@@ -1,0 +1,219 @@
+import errno
+import os
+
+import numpy as np
+import pytest
+
+from ddsfl.compute import stages as module
+from ddsfl.compute.stages import Stages, fingerprint, write_whole
+
+
+class Step:
+    """Returns arrays and counts how often it was asked to."""
+
+    def __init__(self, **arrays):
+        self.arrays = arrays
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return self.arrays
+
+
+def run(folder, step, key="settings", names=("first",), report=None):
+    stages = Stages(folder, key, report)
+    return stages, [stages.run(name, step) for name in names]
+
+
+def test_stored_results_are_found_again(tmp_path):
+    step = Step(x=np.arange(6).reshape(2, 3), y=np.array([0.5], dtype=np.float32))
+    reports = []
+    first, [before] = run(tmp_path / "new" / "folder", step, report=lambda *r: reports.append(r))
+    second, [after] = run(tmp_path / "new" / "folder", step, report=lambda *r: reports.append(r))
+    assert step.calls == 1
+    assert reports == [("first", False), ("first", True)]
+    assert list(before) == ["x", "y"]
+    assert set(after) == {"x", "y"}
+    for name, array in step.arrays.items():
+        np.testing.assert_array_equal(after[name], array)
+        assert after[name].dtype == array.dtype
+    assert second.seconds == first.seconds
+
+
+def test_without_a_folder_nothing_is_stored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    step = Step(x=np.zeros(1))
+    run(None, step)
+    run(None, step)
+    assert step.calls == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_that_are_views_are_stored_as_they_look(tmp_path):
+    array = np.arange(12.0).reshape(3, 4)
+    run(tmp_path, Step(x=array.T[::2]))
+    _, [after] = run(tmp_path, Step())
+    np.testing.assert_array_equal(after["x"], array.T[::2])
+
+
+@pytest.mark.parametrize("key", ["others", None, {"settings": 1}])
+def test_another_key_is_ignored(tmp_path, key):
+    run(tmp_path, Step(x=np.zeros(1)))
+    other = Step(x=np.ones(1))
+    _, [arrays] = run(tmp_path, other, key=key)
+    assert other.calls == 1
+    assert arrays["x"].tolist() == [1.0]
+
+
+def test_another_step_before_changes_the_key(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)), names=("first", "last"))
+    other = Step(x=np.ones(1))
+    run(tmp_path, other, names=("first", "between", "last"))
+    assert other.calls == 2
+
+
+def test_results_of_earlier_steps_survive_a_failing_one(tmp_path):
+    step = Step(x=np.zeros(1))
+
+    def fail():
+        raise RuntimeError("interrupted")
+
+    stages = Stages(tmp_path, "settings")
+    stages.run("first", step)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        stages.run("second", fail)
+    _, results = run(tmp_path, step, names=("first", "second"))
+    assert step.calls == 2
+    assert len(results) == 2
+
+
+def test_names_must_differ():
+    stages = Stages()
+    stages.run("first", Step())
+    with pytest.raises(ValueError, match="'first' ran already"):
+        stages.run("first", Step())
+
+
+def test_names_with_slashes_stay_within_the_folder(tmp_path):
+    step = Step(x=np.zeros(1))
+    run(tmp_path, step, names=("layer/1",))
+    run(tmp_path, step, names=("layer/1",))
+    assert step.calls == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["layer.1.safetensors"]
+
+
+def truncate(path, keep):
+    path.write_bytes(path.read_bytes()[:keep])
+
+
+@pytest.mark.parametrize("keep", [0, 4, 20, 90, -1])
+def test_truncated_file_is_computed_again(tmp_path, keep):
+    run(tmp_path, Step(x=np.arange(100.0)))
+    (path,) = tmp_path.iterdir()
+    truncate(path, keep)
+    again = Step(x=np.arange(100.0))
+    _, [arrays] = run(tmp_path, again)
+    assert again.calls == 1
+    np.testing.assert_array_equal(arrays["x"], np.arange(100.0))
+    run(tmp_path, again)
+    assert again.calls == 1
+
+
+@pytest.mark.parametrize("content", [b"not a tensor file at all", b"\xff" * 64])
+def test_damaged_file_is_computed_again(tmp_path, content):
+    run(tmp_path, Step(x=np.zeros(1)))
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(content)
+    again = Step(x=np.zeros(1))
+    run(tmp_path, again)
+    assert again.calls == 1
+
+
+def test_foreign_tensor_file_is_computed_again(tmp_path):
+    from safetensors.numpy import save_file
+
+    save_file({"x": np.ones(1)}, tmp_path / "first.safetensors")
+    again = Step(x=np.zeros(1))
+    _, [arrays] = run(tmp_path, again)
+    assert again.calls == 1
+    assert arrays["x"].tolist() == [0.0]
+
+
+def test_write_whole_writes_and_replaces(tmp_path):
+    path = tmp_path / "file"
+    write_whole(path, b"one")
+    write_whole(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), KeyboardInterrupt()])
+def test_failed_write_leaves_nothing_and_keeps_the_old_file(tmp_path, monkeypatch, call, error):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def fail(*_):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, call, fail)
+        with pytest.raises(type(error)):
+            write_whole(path, b"new")
+        with pytest.raises(type(error)):
+            write_whole(tmp_path / "other", b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_full_disk_leaves_nothing_and_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def opened_on_a_full_disk(name, mode):
+        open(name, mode).close()
+        return open("/dev/full", mode)
+
+    monkeypatch.setattr(module, "open", opened_on_a_full_disk, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, b"new" * 10_000)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_full_disk_while_storing_is_an_error_and_keeps_what_was_there(tmp_path, monkeypatch):
+    step = Step(x=np.zeros(1))
+    run(tmp_path, step)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module.os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(tmp_path, step, names=("first", "second"))
+    assert [path.name for path in tmp_path.iterdir()] == ["first.safetensors"]
+    _, results = run(tmp_path, step, names=("first", "second"))
+    assert len(results) == 2
+    assert step.calls == 3
+
+
+def test_fingerprint_tells_values_shapes_and_types_apart():
+    array = np.arange(6)
+    different = [
+        fingerprint(array),
+        fingerprint(array.reshape(2, 3)),
+        fingerprint(array.reshape(3, 2)),
+        fingerprint(array.astype(np.float64)),
+        fingerprint(array[::-1]),
+        fingerprint(1),
+        fingerprint("1"),
+        fingerprint([1, 2]),
+        fingerprint({"a": 1}),
+        fingerprint(None),
+    ]
+    assert len(set(different)) == len(different)
+    assert fingerprint(array[::-1]) == fingerprint(array[::-1].copy())
+    assert fingerprint(1, "x") == fingerprint(1, "x")
+    assert fingerprint(1, "x") != fingerprint("x", 1)
