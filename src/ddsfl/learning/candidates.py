@@ -1,0 +1,126 @@
+"""The patches that exemplars are chosen from, in an order that depends on their content alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, rows_within, slices
+from ddsfl.learning.labels import class_membership
+
+
+class Candidates(NamedTuple):
+    """The N labelled patches, in content order.
+
+    Attributes
+    ----------
+    patches : (N, P).
+    membership : (N, C) bool, which patch carries which class.
+    groups : (N,) int64, the image of each patch; None without groups.
+    rows : (N,) int64, which row of the caller's X each of them is.
+    n_rows : rows of the caller's X.
+    """
+
+    patches: Tensor
+    membership: Tensor
+    groups: Tensor | None
+    rows: Tensor
+    n_rows: int
+
+    def in_callers_order(self, values: Tensor, missing: float) -> np.ndarray:
+        """Return ``values`` with a row a patch of the caller, ``missing`` for the unlabelled."""
+        rows = values.new_full((self.n_rows, values.shape[1]), missing)
+        rows[self.rows] = values
+        return as_numpy(rows)
+
+
+def content_order(patches: Tensor, *columns: Tensor) -> Tensor:
+    """Return an order of the rows that depends on their content, not on where they stand.
+
+    Rows are sorted by a 64-bit hash of their values: equal scores are then resolved, and random
+    draws fall, the same way however the caller sorted the patches. ``columns`` of integers, (N,)
+    or (N, C), are part of the content; rows that agree in all of it cannot be told apart.
+
+    >>> patches = torch.tensor([[3.0], [1.0], [2.0]])
+    >>> flipped = patches.flip(0)
+    >>> torch.equal(patches[content_order(patches)], flipped[content_order(flipped)])
+    True
+    """
+    generator = torch.Generator().manual_seed(0)
+    digest = torch.zeros(len(patches), dtype=torch.int64, device=patches.device)
+    for table in [patches, *(column.reshape(len(patches), -1) for column in columns)]:
+        keys = torch.randint(-(2**63), 2**63 - 1, (table.shape[1],), generator=generator) | 1
+        keys = keys.to(patches.device)
+        for rows in slices(len(table), rows_within(32 * table.shape[1])):
+            bits = table[rows]
+            if bits.is_floating_point():
+                bits = bits + 0.0  # -0.0 equals 0.0 and must hash as it does
+                bits = bits.view(torch.int32 if bits.dtype == torch.float32 else torch.int64)
+            # Round numbers differ in their high bits only: spread these before the keys mix them.
+            bits = bits.to(torch.int64) * 0x5851F42D4C957F2D
+            digest[rows] += ((bits ^ (bits >> 32)) * keys).sum(1)
+    return torch.argsort(digest, stable=True)
+
+
+def read_candidates(
+    estimator: BaseEstimator,
+    X: ArrayLike | Tensor,
+    y: ArrayLike | Tensor | None,
+    groups: ArrayLike | Tensor | None,
+) -> Candidates:
+    """Check what was given to ``estimator.fit``, set ``classes_`` and return the candidates.
+
+    The device of the estimator decides where they live; "auto" leaves a tensor where it is.
+    """
+    name = type(estimator).__name__
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    device = estimator.device
+    if isinstance(X, Tensor):
+        if X.ndim != 2 or len(X) < 2 or not bool(X.isfinite().all()):
+            raise ValueError(
+                f"X has shape {tuple(X.shape)}; expected (n_patches, n_inputs) with at least 2 "
+                "patches, without NaN or infinity."
+            )
+        estimator.n_features_in_ = X.shape[1]
+        device = X.device if device == "auto" else device
+    else:
+        X = validate_data(estimator, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
+    patches = as_tensor(X, resolve_device(device))
+
+    estimator.classes_, indicator = class_membership(y)
+    if len(indicator) != len(patches):
+        raise ValueError(f"y has {len(indicator)} rows; expected one a patch, {len(patches)}.")
+    counts = indicator.sum(0)
+    if (counts > 0).sum() < 2:
+        raise ValueError(f"y names {(counts > 0).sum()} class; {name} compares classes and needs at least 2.")
+    if not counts.all():
+        empty = estimator.classes_[counts == 0][0]
+        raise ValueError(f"y has no patch of class '{empty}'; expected one at least.")
+    membership = torch.from_numpy(indicator).to(patches.device)
+
+    codes = torch.zeros(len(patches), dtype=torch.int64, device=patches.device)
+    if groups is not None:
+        names = as_numpy(groups) if isinstance(groups, Tensor) else np.asarray(groups)
+        if names.shape != (len(patches),):
+            raise ValueError(f"groups has shape {names.shape}; expected ({len(patches)},).")
+        different, inverse = np.unique(names, return_inverse=True)
+        if len(different) < 2:
+            raise ValueError("groups holds 1 group; expected 2 at least, one an image.")
+        codes = torch.from_numpy(inverse.astype(np.int64)).to(patches.device)
+
+    order = content_order(patches, codes, membership)
+    rows = order[membership[order].any(1)]
+    return Candidates(
+        patches[rows],
+        membership[rows],
+        None if groups is None else codes[rows],
+        rows,
+        len(patches),
+    )

@@ -1,0 +1,51 @@
+"""Nearest-neighbour exemplars as the paper words them: loops over patches, nothing of ours."""
+
+import numpy as np
+
+
+def coverage_sets(X, k, groups=None):
+    """The indices of the k nearest patches of each patch, none of them of its own image."""
+    sets = []
+    for i in range(len(X)):
+        lengths = np.sqrt(((X - X[i]) ** 2).sum(1))
+        lengths[i] = np.inf
+        if groups is not None:
+            lengths[np.asarray(groups) == groups[i]] = np.inf
+        order = np.argsort(lengths, kind="stable")[:k]
+        sets.append([j for j in order if np.isfinite(lengths[j])])
+    return sets
+
+
+def reached_by(X, membership, k, groups=None):
+    """Reaching number and reaching distance of every patch by every class."""
+    number = np.zeros(membership.shape, dtype=int)
+    distance = np.zeros(membership.shape)
+    for covering, covered in enumerate(coverage_sets(X, k, groups)):
+        for j in covered:
+            for c in np.flatnonzero(membership[covering]):
+                number[j, c] += 1
+                distance[j, c] += np.linalg.norm(X[j] - X[covering])
+    return number, distance
+
+
+def reaching_scores(X, membership, k, groups=None):
+    """The reaching score of every patch; an unreached class counts with its nearest patch."""
+    number, distance = reached_by(X, membership, k, groups)
+    scores = np.zeros(len(X))
+    for j in range(len(X)):
+        terms = []
+        for c in range(membership.shape[1]):
+            if membership[j, c]:
+                continue
+            if number[j, c]:
+                terms.append(distance[j, c] / number[j, c])
+                continue
+            lengths = [
+                np.linalg.norm(X[i] - X[j])
+                for i in np.flatnonzero(membership[:, c])
+                if groups is None or groups[i] != groups[j]
+            ]
+            if lengths:
+                terms.append(min(lengths))
+        scores[j] = np.mean(terms) if terms else 0.0
+    return scores
