@@ -1,0 +1,145 @@
+"""Visual words and what all codings over them have in common.
+
+Shapes: T descriptors of d values, M words, K words that a descriptor's code uses.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from ddsfl.compute.device import (
+    as_numpy,
+    as_tensor,
+    make_generator,
+    resolve_device,
+    rows_within,
+    slices,
+)
+from ddsfl.compute.kmeans import kmeans
+
+
+class Codes(NamedTuple):
+    """Sparse codes of T descriptors: each uses K words."""
+
+    indices: Tensor
+    """(T, K) int64, which words."""
+    values: Tensor
+    """(T, K), their weights."""
+
+    def dense(self, n_words: int) -> Tensor:
+        """Return the codes as one (T, M) matrix.
+
+        >>> Codes(torch.tensor([[2, 0]]), torch.tensor([[0.75, 0.25]])).dense(4)
+        tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
+        """
+        return self.values.new_zeros(len(self.values), n_words).scatter_(1, self.indices, self.values)
+
+
+def learn_words(
+    descriptors: Tensor, n_words: int, *, generator: torch.Generator, max_iter: int = 50
+) -> Tensor:
+    """Return (M, d) words: the k-means centres of sampled descriptors (T, d).
+
+    >>> two_heaps = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
+    >>> words = learn_words(two_heaps, 2, generator=make_generator(0))
+    >>> words.sort(dim=0).values.flatten()
+    tensor([0.1000, 5.1000])
+    """
+    if len(descriptors) < n_words:
+        raise ValueError(
+            f"n_words={n_words} needs at least as many descriptors; found n_samples={len(descriptors)}."
+        )
+    return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter).centres
+
+
+def nearest_words(X: Tensor, words: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return (T, k) squared distances and indices of the words (M, d) nearest to each descriptor.
+
+    Unlike `compute.knn.nearest` this trusts the matrix products: words whose distances agree to rounding
+    may stand in either order. A code hardly changes by that, and ranking exactly costs three times the
+    products themselves.
+
+    >>> nearest_words(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [3.0]]), 2)[1]
+    tensor([[1, 0]])
+    """
+    if not 1 <= k <= len(words):
+        raise ValueError(f"{k} nearest words were asked for; expected from 1 to {len(words)}.")
+    # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
+    centre = words.mean(dim=0)
+    centred_words = words - centre
+    offsets = centred_words.square().sum(dim=1) / -2
+    distances = X.new_empty(len(X), k)
+    indices = torch.empty(len(X), k, dtype=torch.int64, device=X.device)
+    for rows in slices(len(X), rows_within(X.element_size() * (len(words) + X.shape[1]))):
+        centred = X[rows] - centre
+        best = torch.addmm(offsets, centred, centred_words.T).topk(k, dim=1)
+        distances[rows] = centred.square().sum(dim=1, keepdim=True) - 2 * best.values
+        indices[rows] = best.indices
+    return distances.clamp_(min=0), indices
+
+
+class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """Learn words by k-means and code descriptors over them; subclasses say how in `encode`.
+
+    Attributes
+    ----------
+    words_ : (M, d) array, the learned words.
+    n_features_in_ : d.
+    """
+
+    n_words: int
+    max_iter: int
+    device: str | torch.device | None
+    random_state: int | np.random.RandomState | None
+    n_features_in_: int
+
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Codebook:
+        """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+        X = self._check(X, reset=True)
+        if self.n_words < 1:
+            raise ValueError(f"n_words={self.n_words}; expected at least 1.")
+        generator = make_generator(self.random_state)
+        words = learn_words(X, self.n_words, generator=generator, max_iter=self.max_iter)
+        self.words_ = as_numpy(words)
+        return self
+
+    @abstractmethod
+    def encode(self, X: Tensor) -> Codes:
+        """Return the codes of descriptors ``X`` (T, d), where ``X`` lives, without checks."""
+
+    def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
+        """Return the codes of descriptors ``X`` (T, d) as a dense matrix (T, M)."""
+        check_is_fitted(self)
+        codes = self.encode(self._check(X, reset=False)).dense(len(self.words_))
+        return codes.to(X.device) if isinstance(X, Tensor) else as_numpy(codes)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.words_)
+
+    def _words(self, like: Tensor) -> Tensor:
+        """Return the words as a tensor of the device and precision of ``like``."""
+        check_is_fitted(self)
+        return torch.as_tensor(self.words_, device=like.device, dtype=like.dtype)
+
+    def _check(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
+        """Return ``X`` as a finite matrix of the right width on the device of this estimator."""
+        device = resolve_device(self.device)
+        if not isinstance(X, Tensor):
+            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
+            return as_tensor(X, device)
+        if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != self.n_features_in_):
+            width = "d" if reset else self.n_features_in_
+            raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
+        if not torch.isfinite(X).all():
+            raise ValueError("X contains NaN or infinity.")
+        self.n_features_in_ = X.shape[1]
+        return as_tensor(X, device)

@@ -1,0 +1,145 @@
+"""Locality-constrained linear coding (Wang et al., CVPR 2010), its fast analytical solution.
+
+Shapes: T descriptors of d values, M words, K nearest words that code a descriptor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ddsfl.coding.codebook import Codebook, Codes, nearest_words
+from ddsfl.compute.device import rows_within, slices
+
+
+def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: float = 1e-4) -> Codes:
+    """Return the codes that rebuild each descriptor from its nearest words, summing to one.
+
+    With Z = B - 1x' for the K words B (K, d) nearest to x, and C = ZZ',
+
+        (C + regularisation tr(C) I) c = 1,    code = c / sum(c).
+
+    A descriptor equal to all of its words (C = 0) gets equal weights.
+
+    Parameters
+    ----------
+    X : (T, d) descriptors.
+    words : (M, d) with M at least ``n_neighbors``.
+
+    Examples
+    --------
+    >>> words = torch.tensor([[0.0, 0.0], [1.0, 0.0], [9.0, 9.0]])
+    >>> llc_codes(torch.tensor([[0.25, 0.0]]), words, n_neighbors=2)
+    Codes(indices=tensor([[0, 1]]), values=tensor([[0.7500, 0.2500]]))
+    """
+    distances, indices = nearest_words(X, words, n_neighbors)
+    between, spread = _squared_distances(words)
+    # Below this trace, rounding of the distances would be felt beside the regularisation.
+    too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
+    values = torch.empty_like(distances)
+    bytes_a_row = X.element_size() * n_neighbors * (2 * X.shape[1] + 4 * n_neighbors)
+    for rows in slices(len(X), rows_within(bytes_a_row)):
+        nearest = indices[rows]
+        trace = distances[rows].sum(dim=1)
+        # <b - x, b' - x> by the cosine rule, from distances that are known already: the differences
+        # themselves would cost as much as the whole neighbour search.
+        covariance = between[nearest[:, :, None], nearest[:, None, :]].neg_()
+        covariance += distances[rows, :, None] + distances[rows, None, :]
+        covariance /= 2
+        close = (trace <= too_close).nonzero().flatten()
+        if len(close):
+            differences = words[nearest[close]] - X[rows][close][:, None, :]
+            covariance[close] = differences @ differences.mT
+            trace[close] = differences.square().sum(dim=(1, 2))
+        covariance /= torch.where(trace > 0, trace, 1)[:, None, None]
+        covariance.diagonal(dim1=1, dim2=2).add_(regularisation)
+        values[rows] = _solve_for_ones(covariance)
+    return Codes(indices, values / values.sum(dim=1, keepdim=True))
+
+
+def _squared_distances(words: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (M, M) squared distances between words, and the largest one to their mean."""
+    centred = words - words.mean(dim=0)
+    gram = centred @ centred.T
+    norms = gram.diagonal()
+    return norms[:, None] + norms[None, :] - 2 * gram, norms.max()
+
+
+def _solve_for_ones(matrices: Tensor) -> Tensor:
+    """Return (T, K) the solutions of A c = 1 for positive definite A (T, K, K), which are used up.
+
+    Gaussian elimination, one pivot of all matrices at a time: K steps over long vectors instead of
+    T calls on tiny matrices. Positive definite matrices need no exchange of rows.
+    """
+    A = matrices.permute(1, 2, 0).contiguous()
+    c = torch.ones_like(A[0])
+    size = len(A)
+    for pivot in range(size - 1):
+        factors = A[pivot + 1 :, pivot] / A[pivot, pivot]
+        A[pivot + 1 :, pivot + 1 :] -= factors[:, None] * A[pivot, pivot + 1 :]
+        c[pivot + 1 :] -= factors * c[pivot]
+    for pivot in reversed(range(size)):
+        known = (A[pivot, pivot + 1 :] * c[pivot + 1 :]).sum(dim=0)
+        c[pivot] = (c[pivot] - known) / A[pivot, pivot]
+    return c.T.contiguous()
+
+
+class LLC(Codebook):
+    """Locality-constrained linear coding over words learned by k-means.
+
+    Parameters
+    ----------
+    n_words : M, words of the codebook.
+    n_neighbors : K, nearest words that code a descriptor.
+    regularisation : weight of the identity, relative to the trace, in the K x K systems; above 0.
+    max_iter : most iterations of k-means.
+    device : where to compute; "auto" is CUDA where there is one.
+    random_state : seed of k-means.
+
+    Attributes
+    ----------
+    words_ : (M, d) array, the learned words.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).standard_normal((40, 3))
+    >>> coding = LLC(n_words=8, n_neighbors=3, device="cpu", random_state=0).fit(X)
+    >>> codes = coding.transform(X)
+    >>> codes.shape, bool(np.allclose(codes.sum(axis=1), 1))
+    ((40, 8), True)
+    >>> coding.encode(torch.from_numpy(X)).values.shape
+    torch.Size([40, 3])
+    """
+
+    def __init__(
+        self,
+        n_words: int = 2000,
+        n_neighbors: int = 5,
+        regularisation: float = 1e-4,
+        max_iter: int = 50,
+        device: str | torch.device | None = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_words = n_words
+        self.n_neighbors = n_neighbors
+        self.regularisation = regularisation
+        self.max_iter = max_iter
+        self.device = device
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> LLC:
+        """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+        if not 1 <= self.n_neighbors <= self.n_words:
+            raise ValueError(f"n_neighbors={self.n_neighbors}; expected from 1 to n_words={self.n_words}.")
+        if not self.regularisation > 0:
+            raise ValueError(f"regularisation={self.regularisation}; expected a number above 0.")
+        super().fit(X, y)
+        return self
+
+    def encode(self, X: Tensor) -> Codes:
+        """Return the codes of descriptors ``X`` (T, d): indices and values (T, K)."""
+        return llc_codes(X, self._words(X), self.n_neighbors, self.regularisation)
