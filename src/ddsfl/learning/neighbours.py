@@ -1,0 +1,133 @@
+"""Positive and negative nearest neighbours of labelled patches, and the sums over them.
+
+Shapes: N labelled patches, D filters, C classes, K neighbours, E anchors. An anchor is a patch in
+one of its classes: a patch with two labels is two anchors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from ddsfl.compute.knn import nearest
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """Anchors with their positive and negative neighbours, both ways round, fixed while W moves.
+
+    The difference of the two mean squared distances needs neighbours only through the signed sums
+    B f and B f^2, where the row of an anchor in B has 1/K at its positive and -1/K at its negative
+    neighbours. B is kept by rows (anchor to neighbours) and by columns (neighbour to anchors), so
+    that value and gradient are sums in a fixed order: the same on every run, on a GPU too.
+
+    Attributes
+    ----------
+    anchors, classes : (E,) int64, the patch and the class of each anchor; ordered by class.
+    weights : (E,) what an anchor counts in the mean over its class and over the classes.
+    neighbours, signs : (E, 2K) the rows of B; a missing neighbour is any patch with sign 0.
+    sources, source_signs, source_offsets : the columns of B, one after another, and where each of
+        the N starts.
+    own, own_offsets : for each patch the anchors that it is (several if it has several labels).
+    """
+
+    anchors: Tensor
+    classes: Tensor
+    weights: Tensor
+    neighbours: Tensor
+    signs: Tensor
+    sources: Tensor
+    source_signs: Tensor
+    source_offsets: Tensor
+    own: Tensor
+    own_offsets: Tensor
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return B rows: (N, d) to (E, d)."""
+        return embedding_bag(self.neighbours, rows, per_sample_weights=self.signs, mode="sum")
+
+    def scatter(self, rows: Tensor) -> Tensor:
+        """Return B' rows: (E, d) to (N, d)."""
+        return embedding_bag(
+            self.sources,
+            rows,
+            self.source_offsets,
+            per_sample_weights=self.source_signs,
+            mode="sum",
+        )
+
+    def scatter_own(self, rows: Tensor) -> Tensor:
+        """Return for each patch the sum of the rows (E, d) of the anchors that it is: (N, d)."""
+        return embedding_bag(self.own, rows, self.own_offsets, mode="sum")
+
+
+def make_triplets(
+    anchors: Tensor, classes: Tensor, weights: Tensor, positives: Tensor, negatives: Tensor, N: int
+) -> Triplets:
+    """Return the triplets of E anchors among N patches; neighbours are (E, K), -1 where missing.
+
+    An anchor without any positive or without any negative neighbour is left out. ``weights`` gives
+    the dtype; ``classes`` must ascend.
+    """
+
+    def mean_weights(neighbours: Tensor) -> Tensor:
+        found = (neighbours >= 0).to(weights.dtype)
+        return found / found.sum(1, keepdim=True).clamp_min(1)
+
+    whole = (positives >= 0).any(1) & (negatives >= 0).any(1)
+    anchors, classes, weights = anchors[whole], classes[whole], weights[whole]
+    positives, negatives = positives[whole], negatives[whole]
+    neighbours = torch.cat([positives, negatives], 1)
+    signs = torch.cat([mean_weights(positives), -mean_weights(negatives)], 1)
+    found = neighbours >= 0
+    targets, order = neighbours[found].sort(stable=True)
+    owners, own = anchors.sort(stable=True)
+    every = torch.arange(N, device=anchors.device)
+    return Triplets(
+        anchors=anchors,
+        classes=classes,
+        weights=weights,
+        neighbours=neighbours.clamp_min(0),
+        signs=signs,
+        sources=found.nonzero()[:, 0][order],
+        source_signs=signs[found][order],
+        source_offsets=torch.searchsorted(targets, every),
+        own=own,
+        own_offsets=torch.searchsorted(owners, every),
+    )
+
+
+def search_triplets(
+    features: Tensor, membership: Tensor, groups: Tensor, K: int, sharing: Tensor | None = None
+) -> Triplets:
+    """Return the K positive and K negative nearest neighbours of every labelled patch.
+
+    Parameters
+    ----------
+    features : (N, D) responses |W x| of the labelled patches.
+    membership : (N, C) bool. Positives carry the class of the anchor, negatives do not.
+    groups : (N,) int64 of the images; patches of one image are not neighbours of each other.
+    sharing : (C, D) bool: distances of a class are taken in its own filters; None takes all.
+    """
+    N, C = membership.shape
+    anchors, classes, weights = [], [], []
+    sides: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for c, member in enumerate(membership.T):
+        rows = member.nonzero()[:, 0]
+        own = features if sharing is None else features[:, sharing[c]]
+        for side, points in zip(sides, (rows, (~member).nonzero()[:, 0])):
+            if len(rows) == 0 or len(points) == 0:
+                side.append(rows.new_full((len(rows), K), -1))
+                continue
+            found = nearest(
+                own[rows], own[points], K, query_groups=groups[rows], point_groups=groups[points]
+            ).indices
+            side.append(torch.where(found >= 0, points[found.clamp_min(0)], found))
+        anchors.append(rows)
+        classes.append(torch.full_like(rows, c))
+        weights.append(features.new_full(rows.shape, 1 / (C * max(1, len(rows)))))
+    positives, negatives = (torch.cat(side) for side in sides)
+    return make_triplets(torch.cat(anchors), torch.cat(classes), torch.cat(weights), positives, negatives, N)

@@ -1,0 +1,110 @@
+"""The greedy choice of each class's filters, all classes and all candidates at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.learning.neighbours import Triplets
+
+
+class Hinges:
+    """Mean hinge of each class for every candidate filter, given the filters chosen so far.
+
+    Squared distances of features add up filter by filter, and an unselected filter adds 0: with
+    ``q`` (E, D) of :func:`ddsfl.learning.terms.contrasts` an anchor whose chosen filters sum to r
+    has the hinge max(0, r + q_d) once filter d joins them; r starts at the margin.
+    """
+
+    def __init__(
+        self,
+        q: Tensor,
+        triplets: Triplets,
+        margin: float,
+        n_classes: int,
+        budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    ) -> None:
+        self.q = q
+        self.classes = triplets.classes
+        self.weights = triplets.weights * n_classes  # a mean over one class
+        self.reach = q.new_full((len(q),), margin)
+        self.starts = torch.searchsorted(
+            self.classes, torch.arange(n_classes, device=q.device)
+        )  # anchors are ordered by class
+        self.step = rows_within(2 * max(1, len(q)) * q.element_size(), budget_bytes, least=8)
+
+    def now(self) -> Tensor:
+        """Return the mean hinge (C,) of the filters chosen so far."""
+        return self._mean(self.reach[:, None].clamp_min(0))[:, 0]
+
+    def candidates(self) -> Tensor:
+        """Return the mean hinge (C, D) after each one of the filters is added."""
+        blocks = slices(self.q.shape[1], self.step)
+        hinges = ((self.reach[:, None] + self.q[:, block]).clamp_min_(0) for block in blocks)
+        return torch.cat([self._mean(block) for block in hinges], 1)
+
+    def add(self, filters: Tensor, go: Tensor) -> None:
+        """Add one of the ``filters`` (C,) to each class of ``go`` (C,) bool."""
+        added = self.q.gather(1, filters[self.classes][:, None])[:, 0]
+        self.reach += torch.where(go[self.classes], added, 0)
+
+    def _mean(self, hinges: Tensor) -> Tensor:
+        """Return the mean (C, d) over the anchors of each class."""
+        rows = torch.arange(len(hinges), device=hinges.device)
+        return embedding_bag(rows, hinges, self.starts, per_sample_weights=self.weights, mode="sum")
+
+
+def choose_filters(
+    W: Tensor,
+    S: Tensor,
+    *,
+    lambda2: float,
+    gamma: float = 1.0,
+    eta: float = 0.0,
+    tau: float = 0.0,
+    hinges: Hinges | None = None,
+) -> Tensor:
+    """Return which filters each class activates, (C, D) bool (psudo_obj_fun_2).
+
+    Starting from none, every class adds the one filter that lowers
+
+        gamma * (L_sha^c + lambda2 * |a_c|) + eta * L_dis^c
+
+    most (the lowest index if several do), until no filter lowers it or L_sha^c is below ``tau`` of
+    the energy tr(S_c). Exact: with R = I - sum of the chosen w w', adding w_d changes L_sha^c by
+    -2 t_d + G_dd H_dd, where t_d = w_d' S_c R w_d, G = W W' and H = W S_c W'; adding w_m changes
+    t_d by -H_dm G_md. So all candidates of a class cost O(D) a step.
+
+    Parameters
+    ----------
+    W : (D, P) filters.
+    S : (C, P, P) second moments of the classes.
+    hinges : the discriminative part, changed by the call; needed if ``eta`` is above 0.
+    """
+    W, S = W.double(), S.double()  # sums of up to D updates decide between near ties
+    C, D = len(S), len(W)
+    G, H = W @ W.T, W @ S @ W.T
+    t = H.diagonal(dim1=1, dim2=2).clone()
+    own = G.diagonal() * t
+    loss = S.diagonal(dim1=1, dim2=2).sum(1)
+    enough = tau * loss
+    sharing = torch.zeros(C, D, dtype=torch.bool, device=W.device)
+    every = torch.arange(C, device=W.device)
+    for _ in range(D):
+        reconstruction = own - 2 * t
+        change = gamma * (reconstruction + lambda2)
+        if eta > 0 and hinges is not None:
+            change += eta * (hinges.candidates() - hinges.now()[:, None])
+        change[sharing] = torch.inf
+        best = change.argmin(1)
+        go = (change[every, best] < 0) & (loss >= enough)
+        if not go.any():
+            break
+        sharing[every, best] |= go
+        loss += torch.where(go, reconstruction[every, best], 0)
+        t -= torch.where(go[:, None], H[every, best] * G[best], 0)
+        if eta > 0 and hinges is not None:
+            hinges.add(best, go)
+    return sharing
