@@ -41,9 +41,7 @@ class UnreadableImage(ValueError):
         return f"{name_of(self.source)} cannot be read: {self.reason}."
 
 
-def decode(
-    source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16
-) -> Tensor:
+def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16) -> Tensor:
     """Return a picture as a uint8 tensor (channels, height, width), upright and of bounded size.
 
     The longest side becomes at most ``max_side`` (antialiased bicubic). Pictures never grow, but a

@@ -11,8 +11,7 @@ from pathlib import Path
 
 #: Files with other endings are not taken for pictures when a folder is searched.
 SUFFIXES = frozenset(
-    (".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg", ".pbm")
-    + (".pgm", ".png", ".pnm", ".ppm", ".tga", ".tif", ".tiff", ".webp")
+    {".bmp", ".gif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
 
 Label = str | tuple[str, ...]
@@ -57,11 +56,8 @@ class ImageSet:
         ['x', 'y', 'y']
         """
         gone = set(indices)
-        kept: list[tuple[Path, Label]] = [
-            (path, label)
-            for index, (path, label) in enumerate(zip(self.paths, self.labels))
-            if index not in gone
-        ]
+        pairs: Iterable[tuple[Path, Label]] = zip(self.paths, self.labels)
+        kept = [pair for index, pair in enumerate(pairs) if index not in gone]
         return _image_set(kept, list(self.problems), self.n_ignored, self.least)
 
 
@@ -92,9 +88,7 @@ def find_images(path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
     if len(found.classes) < 2:
         why = " " + " ".join(found.problems) if found.problems else ""
         only = found.classes[0]
-        raise ImageSetError(
-            f"{root} holds images of one label only, {only!r}; two are needed.{why}"
-        )
+        raise ImageSetError(f"{root} holds images of one label only, {only!r}; two are needed.{why}")
     return found
 
 
@@ -155,9 +149,7 @@ def _from_csv(path: Path, least: int) -> ImageSet:
                 line = f"Line {rows.line_num} of {path.name} left out:"
                 file = (row["path"] or "").strip()
                 label = tuple(
-                    dict.fromkeys(
-                        name.strip() for name in (row["label"] or "").split(";") if name.strip()
-                    )
+                    dict.fromkeys(name.strip() for name in (row["label"] or "").split(";") if name.strip())
                 )
                 if not file:
                     problems.append(f"{line} it names no path.")
@@ -191,9 +183,7 @@ def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Pa
     return list(seen.values())
 
 
-def _image_set(
-    pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int
-) -> ImageSet:
+def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int) -> ImageSet:
     """Make the set of labelled files, less the labels that too few images have."""
     counts = Counter(name for _, label in pairs for name in _names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
@@ -220,9 +210,7 @@ def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _walk(
-    folder: Path, report: Callable[[str], None], seen: set[str] | None = None
-) -> Iterator[Path]:
+def _walk(folder: Path, report: Callable[[str], None], seen: set[str] | None = None) -> Iterator[Path]:
     """Yield all files below a folder; each real folder once, so that links may go in circles."""
     seen = set() if seen is None else seen
     real = os.path.realpath(folder)

@@ -135,9 +135,7 @@ class ImageList(Sequence[Tensor]):
                 reason = future.result()
                 if reason is not None:
                     index = futures[future]
-                    problems.append(
-                        Problem(index, self._store.sources[self._indices[index]], reason)
-                    )
+                    problems.append(Problem(index, self._store.sources[self._indices[index]], reason))
                 if progress is not None:
                     progress(done, len(self))
         finally:
@@ -160,9 +158,7 @@ class ImageList(Sequence[Tensor]):
         >>> ImageList([picture]).fingerprint() == ImageList([picture.copy()]).fingerprint()
         True
         """
-        unseen = self.subset(
-            i for i, at in enumerate(self._indices) if at not in self._store.digests
-        )
+        unseen = self.subset(i for i, at in enumerate(self._indices) if at not in self._store.digests)
         for _ in batches(unseen, 1):
             pass
         digest = hashlib.sha256()
