@@ -1,0 +1,105 @@
+"""Several blocks of an image's vector joined into one, and how much each should weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ddsfl.classify.crossval import (
+    ClassWeight,
+    Labels,
+    TrainingRows,
+    choose_C,
+    stratified_folds,
+)
+from ddsfl.coding.pyramid import l2_normalise
+from ddsfl.compute.device import make_generator
+
+
+def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+    """Return the blocks (N, P_b) side by side, each row of a block with the block's weight as length.
+
+    >>> join_blocks([torch.tensor([[3.0, 4.0]]), torch.tensor([[7.0]])], weights=[1, 0.5])
+    tensor([[0.6000, 0.8000, 0.5000]])
+    """
+    weights = [1.0] * len(blocks) if weights is None else weights
+    if len(weights) != len(blocks):
+        raise ValueError(f"weights has {len(weights)} numbers; expected one for each of {len(blocks)}.")
+    return torch.cat([weight * l2_normalise(block) for block, weight in zip(blocks, weights)], dim=1)
+
+
+class WeightChoice(NamedTuple):
+    """What `choose_weights` found."""
+
+    weights: tuple[float, ...]
+    """Weight of each block, the first one 1."""
+    table: list[tuple[tuple[float, ...], float, float]]
+    """Every (weights, best C, score) tried, in order."""
+
+
+def choose_weights(
+    grams: Sequence[Tensor],
+    y: ArrayLike | Tensor,
+    *,
+    grid: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
+    Cs: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
+    cv: int = 5,
+    class_weight: ClassWeight = None,
+    random_state: int | np.random.RandomState | None = None,
+) -> WeightChoice:
+    """Choose the weights of blocks by cross-validation on training images.
+
+    One block after another tries all weights of the grid while the others stay, from all weights 1 and
+    again until nothing changes; the first block keeps the weight 1. Of equal scores the weight nearest
+    to 1 wins. Each candidate is judged at its own best C, on the same folds. Where the smallest class
+    has fewer than two images nothing can be validated: all weights are 1 and the table is empty.
+
+    Parameters
+    ----------
+    grams : inner products (N, N) of the l2-normalised rows of each block.
+    y : labels of the N images, or an indicator matrix.
+    Cs, cv, class_weight, random_state : as of `LinearClassifier`.
+
+    Examples
+    --------
+    >>> clear = torch.tensor([[1.0, 0.0], [0.8, 0.6]]).repeat_interleave(6, dim=0)
+    >>> noise = torch.randn(12, 9, generator=torch.Generator().manual_seed(0))
+    >>> grams = [block @ block.T for block in map(l2_normalise, (clear, noise))]
+    >>> choose_weights(grams, [0] * 6 + [1] * 6, random_state=0).weights[0]
+    1.0
+    """
+    if min(grid) <= 0:
+        raise ValueError(f"grid={tuple(grid)}; expected weights above 0.")
+    labels = Labels.read(y)
+    weights = (1.0,) * len(grams)
+    table: list[tuple[tuple[float, ...], float, float]] = []
+    n_folds = min(cv, labels.smallest_class)
+    if n_folds < 2 or len(grams) < 2:
+        return WeightChoice(weights, table)
+    folds = stratified_folds(labels.membership, n_folds, make_generator(random_state))
+    scores: dict[tuple[float, ...], float] = {}
+
+    def score(candidate: tuple[float, ...]) -> float:
+        if candidate not in scores:
+            joint = sum(weight**2 * gram for weight, gram in zip(candidate, grams))
+            assert isinstance(joint, Tensor)
+            rows = TrainingRows(joint, is_gram=True)
+            choice = choose_C(rows, labels, Cs, folds, class_weight)
+            scores[candidate] = float(np.max(choice.scores))
+            table.append((candidate, choice.C, scores[candidate]))
+        return scores[candidate]
+
+    # Nearest to 1 first, so that of equal scores max() keeps that one.
+    ordered = sorted({1.0, *map(float, grid)}, key=lambda weight: (abs(np.log(weight)), weight))
+    while True:
+        before = weights
+        for block in range(1, len(grams)):
+            candidates: list[Any] = [(*weights[:block], w, *weights[block + 1 :]) for w in ordered]
+            weights = max(candidates, key=score)
+        if weights == before:
+            return WeightChoice(weights, table)
