@@ -22,6 +22,7 @@ class Learned(NamedTuple):
     filters: Tensor
     sharing: Tensor
     n_rounds: int
+    n_iter: int
     #: A row for the start of each leg and for each of its steps, see ``COLUMNS``.
     trace: list[list[float]]
 
@@ -83,7 +84,8 @@ def learn_filters(
     if sharing is None:
         n_classes = objective.membership.shape[1]
         sharing = filters.new_ones(n_classes, len(filters), dtype=torch.bool)
-    return Learned(filters, sharing, number, trace)
+    n_iter = len(trace) - (leg + 1)  # the first row of a leg is no step
+    return Learned(filters, sharing, number, n_iter, trace)
 
 
 def _record(trace: list[list[float]], number: int, leg: int, found: Minimum) -> None:

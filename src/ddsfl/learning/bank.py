@@ -71,6 +71,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         whenever sharing or neighbours change; within a leg the objective never rises),
         "objective", and the weighted terms, which add up to it.
     n_rounds_ : rounds that were run.
+    n_iter_ : L-BFGS steps that were taken in all.
     n_features_in_ : inputs a patch.
 
     Notes
@@ -175,6 +176,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.filters_: Array = as_numpy(learned.filters)
         self.sharing_: Array = as_numpy(learned.sharing)
         self.n_rounds_ = learned.n_rounds
+        self.n_iter_ = learned.n_iter
         self.objective_: Array = np.array(learned.trace)
         self.objective_terms_ = COLUMNS
         return self
@@ -239,7 +241,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             warnings.warn(
                 f"n_neighbors={self.n_neighbors} needs at least {self.n_neighbors + 1} patches a "
                 f"class; {short.sum()} of {len(counts)} classes have fewer (class "
-                f"{self.classes_[worst]!r} has {counts[worst]}) and use those they have.",
+                f"{self.classes_[worst].item()!r} has {counts[worst]}) and use those they have.",
                 stacklevel=3,
             )
         if self.eta > 0 and len(self.classes_) == 1:
