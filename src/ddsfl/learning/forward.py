@@ -114,7 +114,7 @@ class ForwardPass:
         self._pooled: dict[int, Tensor] = {}
 
     def responses(self, index: int, stride: int) -> Tensor:
-        """Return |W x| of layer ``index`` at corners that are multiples of ``stride``: (B, rows, columns, D)."""
+        """Return |W x| (B, rows, columns, D) of a layer at corners that are multiples of ``stride``."""
         key = (index, stride)
         if key not in self._responses:
             compute = self._pixel_responses if index == 0 else self._upper_responses

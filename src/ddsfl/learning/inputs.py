@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,11 +10,10 @@ from torch import Tensor
 
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.compute.pca import Moments
-from ddsfl.images.reading import batches
 from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
+from ddsfl.patches.batching import Progress, image_batches
 from ddsfl.patches.geometry import (
     Batch,
-    batches_of_like_shape,
     make_batch,
     patches_at,
     resize,
@@ -23,16 +22,10 @@ from ddsfl.patches.geometry import (
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
 
-#: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
-BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
-#: Images decoded ahead of the computation.
-READ_AHEAD = 128
 #: Principal axes are stable long before all patches were seen.
-SPACE_IMAGES, SPACE_INPUTS = 400, 60_000
+SPACE_IMAGES, SPACE_INPUTS = 400, 40_000
 #: Patches shown to the filters of upper layers to find what excites them, for their pictures.
 PICTURE_PATCHES = 10_000
-
-Progress = Callable[[int, int], None]
 
 
 class DrawnInputs(NamedTuple):
@@ -62,20 +55,6 @@ class PlacesAtScale(NamedTuple):
     jitter: Tensor
 
 
-def image_batches(
-    images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
-) -> Iterator[tuple[list[int], Batch]]:
-    """Yield (image numbers, padded batch) over all images, like shapes together within a window."""
-    start = 0
-    for window in batches(images, READ_AHEAD):
-        shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
-        for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
-            yield [start + index for index in group], make_batch([window[i] for i in group], device)
-        start += len(window)
-        if progress is not None:
-            progress(start, len(images))
-
-
 class InputDrawer:
     """Draws inputs of layer ``index``, given the layers learned below it.
 
@@ -102,7 +81,9 @@ class InputDrawer:
         chosen = range(0, len(self.images), every)
         n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // len(chosen)))
         moments: Moments | None = None
-        for numbers, batch in image_batches([self.images[i] for i in chosen], self.device, progress):
+        some = [self.images[number] for number in chosen]
+        for numbers, images in image_batches(some, self.device, progress):
+            batch = make_batch(images, self.device)
             places = self._places([chosen[number] for number in numbers], batch.shapes, n_per_image)
             for forward, at in self._at_each_scale(batch, places):
                 raw = forward.inputs_at(self.index, at.images, at.corners)
@@ -129,7 +110,8 @@ class InputDrawer:
         projected = torch.empty(total, n_axes, device=self.device)
         around = torch.empty(total, neighbours, n_axes, device=self.device) if neighbours else None
         pictures: Tensor | None = None
-        for numbers, batch in image_batches(self.images, self.device, progress):
+        for numbers, images in image_batches(self.images, self.device, progress):
+            batch = make_batch(images, self.device)
             if pictures is None:
                 shape = (n_images, pictures_each, batch.pixels.shape[1], self.field, self.field)
                 pictures = torch.zeros(shape)

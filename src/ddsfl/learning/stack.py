@@ -19,9 +19,10 @@ from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
 from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
-from ddsfl.learning.inputs import DrawnInputs, InputDrawer, Progress
+from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.labels import class_membership
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
+from ddsfl.patches.batching import Progress
 from ddsfl.patches.geometry import centres, grid_cells, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
@@ -174,7 +175,9 @@ class FilterStack(BaseEstimator):
             forward.batch.shapes.to(device)[cells.images],
             original.to(device)[cells.images],
         )
-        return LocalDescriptors(functional.normalize(vectors, dim=1), positions, cells.images, original)
+        return LocalDescriptors(
+            functional.normalize(vectors, dim=1), positions, cells.images, original.to(device)
+        )
 
 
 def select_exemplars(

@@ -162,22 +162,3 @@ def resampled_patches(
         at(y1, x0) * (1 - fx) + at(y1, x1) * fx
     ) * fy
     return mixed.permute(0, 3, 1, 2).flatten(1)
-
-
-def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
-    """Group images of similar shapes so that no padded batch holds more than ``budget_pixels``.
-
-    >>> batches_of_like_shape([(10, 20), (30, 30), (10, 20)], 500)
-    [[0, 2], [1]]
-    """
-    order = sorted(range(len(shapes)), key=lambda index: (shapes[index], index))
-    groups: list[list[int]] = []
-    height = width = 0
-    for index in order:
-        height, width = max(height, shapes[index][0]), max(width, shapes[index][1])
-        if groups and (len(groups[-1]) + 1) * height * width <= budget_pixels:
-            groups[-1].append(index)
-        else:
-            groups.append([index])
-            height, width = shapes[index]
-    return groups

@@ -1,0 +1,352 @@
+"""The command-line program: one function a command, whose docstring is its help."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console as Paper
+from rich.table import Table
+
+from ddsfl.compute.stages import write_whole
+from ddsfl.console import Console
+from ddsfl.experiments.demo import run_demo
+from ddsfl.experiments.evaluation import evaluate_split
+from ddsfl.experiments.protocols import official_split, random_splits
+from ddsfl.images.folders import ImageSet, ImageSetError, find_images, list_images
+from ddsfl.images.reading import ImageList
+from ddsfl.inspection import describe_model, draw_model
+from ddsfl.model import SceneClassifier, image_list
+from ddsfl.plots import draw_confusion
+from ddsfl.presets import PRESETS, Settings, preset
+
+app = typer.Typer(
+    help="Learn local image features from small labelled image sets, and classify with them.",
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+Images = Annotated[Path, typer.Argument(help="A folder of class folders, or a CSV file of path,label.")]
+Model = Annotated[Path, typer.Argument(help="A model file written by `ddsfl train`.")]
+Pictures = Annotated[list[Path], typer.Argument(help="Images, or folders of images.")]
+Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(PRESETS)}.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Change a setting, e.g. layers.bank.eta=0 (repeatable)."
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the pictures and the model.")] = Path("demo"),
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: Quiet = False,
+) -> None:
+    """Learn and classify drawn scenes: Random, RICA and DDSFL filters on one split, with pictures."""
+    run_demo(out, seed=seed, device=device, console=Console(quiet))
+
+
+@app.command()
+def train(
+    images: Images,
+    out: Annotated[Path, typer.Option(help="The model file to write.")],
+    preset: Preset = "quick",
+    changes: Changes = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a classifier from labelled images.
+
+    Interrupted, it continues where it stopped when the same command is given again.
+    """
+    console = Console(quiet)
+    settings, changed = _settings(preset, changes)
+    _check_writable(out)
+    pictures, labels = _read_set(find_images(images), settings, strict, console)
+    model = SceneClassifier(preset, changes=changed, device=device, random_state=seed)
+    checkpoints = out.with_name(out.name + ".stages")
+    model.fit(pictures, labels, checkpoints=checkpoints, report=console.stage, progress=console.progress)
+    console.close()
+    model.save(out)
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    console.say(f"{out}: {len(model.classes_)} classes, {sum(model.seconds_.values()):.0f} s")
+
+
+@app.command()
+def predict(
+    model: Model,
+    images: Pictures,
+    as_json: Annotated[bool, typer.Option("--json", help="A list of path, label and scores.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table with one column a class.")] = False,
+    device: Device = "auto",
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Classify images."""
+    if as_json and as_csv:
+        raise typer.BadParameter("--json and --csv exclude each other")
+    console = Console(quiet or as_json or as_csv)
+    classifier = SceneClassifier.load(model, device=device)
+    names = [str(name) for name in classifier.classes_]
+    paths, pictures = _read_pictures(list_images(images), classifier.settings_, strict, console)
+    console.begin("classify")
+    scores = classifier.decision_function(pictures, progress=console.progress)
+    console.close()
+    found = [
+        {"path": str(path), "label": label, "scores": dict(zip(names, map(float, row)))}
+        for path, label, row in zip(paths, _labels(classifier, scores), classifier.scores_by_class(scores))
+    ]
+    if as_json:
+        print(json.dumps(found, indent=1))
+    elif as_csv:
+        writer = csv.writer(sys.stdout)
+        writer.writerow(["path", "label", *names])
+        for row in found:
+            writer.writerow([row["path"], _text(row["label"]), *(f"{s:.5f}" for s in row["scores"].values())])
+    else:
+        table = Table("image", "label", "score", "next", "score")
+        for row in found:
+            first, second = sorted(row["scores"].items(), key=lambda item: -item[1])[:2]
+            table.add_row(row["path"], _text(row["label"]), f"{first[1]:.2f}", second[0], f"{second[1]:.2f}")
+        Paper().print(table)
+
+
+@app.command()
+def evaluate(
+    images: Images,
+    protocol: Annotated[
+        str, typer.Option(help="random splits, or official lists: random, lists.")
+    ] = "random",
+    train: Annotated[int, typer.Option(help="Training images a class (random).")] = 100,
+    test: Annotated[int | None, typer.Option(help="At most so many test images a class (random).")] = None,
+    splits: Annotated[int, typer.Option(help="Number of random splits.")] = 5,
+    train_list: Annotated[Path | None, typer.Option(help="Text file of training images (lists).")] = None,
+    test_list: Annotated[Path | None, typer.Option(help="Text file of test images (lists).")] = None,
+    preset: Preset = "quick",
+    changes: Changes = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for a JSON file a split and the picture.")] = None,
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train and test on splits of an image set: mean and spread of the accuracy, confusion matrix.
+
+    With --out, finished splits are kept, and the same command continues after an interruption.
+    """
+    console = Console(quiet)
+    settings, changed = _settings(preset, changes)
+    found = find_images(images)
+    if protocol == "random":
+        chosen = random_splits(found.labels, train, splits, n_test=test, seed=seed)  # fails before reading
+    elif protocol == "lists":
+        if train_list is None or test_list is None:
+            raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
+    else:
+        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
+    pictures, labels = _read_set(found, settings, strict, console)
+    if protocol == "random":
+        chosen = random_splits(labels, train, splits, n_test=test, seed=seed)
+    else:
+        chosen = [official_split(pictures.sources, train_list, test_list)]
+    cells = []
+    for split in chosen:
+        console.prefix = f"{split.name}: "
+        cells.append(
+            evaluate_split(
+                pictures,
+                labels,
+                split,
+                preset=preset,
+                changes=changed,
+                seed=seed,
+                device=device,
+                dataset=images.name,
+                folder=out,
+                console=console,
+            )
+        )
+    _print_cells(cells)
+    if out is not None and "confusion" in cells[0]:
+        confusion = np.sum([cell["confusion"] for cell in cells], axis=0)
+        draw_confusion(out / "confusion.png", confusion, cells[0]["classes"], f"{images.name}, {preset}")
+        console.say(f"{out / 'confusion.png'}")
+
+
+@app.command()
+def encode(
+    model: Model,
+    images: Pictures,
+    out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
+    device: Device = "auto",
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the vectors of images, for any other tool: one row an image, in the order of the paths."""
+    if out.suffix not in (".npz", ".csv"):
+        raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
+    console = Console(quiet)
+    _check_writable(out)
+    classifier = SceneClassifier.load(model, device=device)
+    paths, pictures = _read_pictures(list_images(images), classifier.settings_, strict, console)
+    console.begin("encode")
+    vectors = classifier.transform(pictures, progress=console.progress)
+    console.close()
+    stream = io.BytesIO()
+    if out.suffix == ".npz":
+        np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
+    else:
+        text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text)
+        writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])
+        for path, vector in zip(paths, vectors):
+            writer.writerow([path, *(f"{value:.6g}" for value in vector)])
+    write_whole(out, stream.getvalue())
+    console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")
+
+
+@app.command()
+def inspect(
+    model: Model,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for pictures; by default beside the model.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show settings, classes, times and provenance of a model, and draw its filters and sharing."""
+    classifier = SceneClassifier.load(model, device="cpu")
+    folder = out if out is not None else model.with_name(f"{model.stem}-pictures")
+    files = draw_model(classifier, folder)
+    if not quiet:
+        for part in describe_model(classifier):
+            Paper().print(part)
+        for file in files:
+            print(file)
+
+
+def main() -> None:
+    """Run the program: 0 done, 1 failed with one sentence, 2 wrong usage, 130 interrupted."""
+    try:
+        app(standalone_mode=True)
+    except (ValueError, OSError, MemoryError) as error:
+        print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("ddsfl: interrupted; the same command continues where it stopped.", file=sys.stderr)
+        sys.exit(130)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
+def _settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:
+    """Return the settings with the changes of the command line, and those changes as values."""
+    changed: dict[str, Any] = {}
+    for change in changes or []:
+        path, equals, value = change.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
+        try:
+            changed[path] = json.loads(value)
+        except ValueError:
+            changed[path] = value  # a word, such as lab
+    try:
+        return preset(name).change(changed), changed
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _check_writable(out: Path) -> None:
+    """Fail before hours of work rather than after them."""
+    if out.is_dir():
+        raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(out.parent, os.W_OK):
+        raise PermissionError(13, "no permission to write", str(out.parent))
+
+
+def _read_set(
+    found: ImageSet, settings: Settings, strict: bool, console: Console
+) -> tuple[ImageList, list[Any]]:
+    """Decode the images of a set once, name those that cannot be read, and go on with the others."""
+    images = image_list(found.paths, settings)
+    console.begin("read images")
+    problems = images.read_all(console.progress)
+    console.close()
+    kept = found.without(problem.index for problem in problems)
+    told = [*problems, *kept.problems]
+    if told:
+        console.warn([f"{len(told)} problem(s) with the images:"])
+        console.warn(told)
+    if strict and told:
+        raise ImageSetError(f"--strict: {len(told)} problem(s) with the images, listed above.")
+    if len(kept.classes) < 2:
+        raise ImageSetError("fewer than two labels with readable images remain.")
+    place = {path: index for index, path in enumerate(found.paths)}
+    console.say(f"{len(kept)} images of {len(kept.classes)} classes")
+    return images.subset(place[path] for path in kept.paths), list(kept.labels)
+
+
+def _read_pictures(
+    paths: list[Path], settings: Settings, strict: bool, console: Console
+) -> tuple[list[Path], ImageList]:
+    """Return the images that can be read, with their paths; the others are named."""
+    images = image_list(paths, settings)
+    console.begin("read images")
+    problems = images.read_all(console.progress)
+    console.close()
+    console.warn(problems)
+    if problems and strict:
+        raise ImageSetError(f"--strict: {len(problems)} image(s) cannot be read.")
+    bad = {problem.index for problem in problems}
+    good = [index for index in range(len(paths)) if index not in bad]
+    if not good:
+        raise ImageSetError("none of the images can be read.")
+    return [paths[index] for index in good], images.subset(good)
+
+
+def _labels(classifier: SceneClassifier, scores: np.ndarray[Any, Any]) -> list[str | list[str]]:
+    """Return the label of each image, or all of its labels where images may have several."""
+    if not classifier.multilabel_:
+        return [str(label) for label in classifier.labels_from(scores)]
+    names = classifier.classes_
+    return [[str(name) for name in names[row]] for row in classifier.labels_from(scores)]
+
+
+def _text(label: str | list[str]) -> str:
+    return label if isinstance(label, str) else "; ".join(label)
+
+
+def _print_cells(cells: list[dict[str, Any]]) -> None:
+    measure = "accuracy" if "accuracy" in cells[0] else "mean_average_precision"
+    measures = ["mean_class_accuracy", "accuracy"] if measure == "accuracy" else [measure]
+    table = Table("split", *(name.replace("_", " ") for name in measures))
+    for cell in cells:
+        table.add_row(cell["split"], *(f"{100 * cell[name]:.2f}" for name in measures))
+    if len(cells) > 1:
+        values = {name: np.array([100 * cell[name] for cell in cells]) for name in measures}
+        table.add_section()
+        table.add_row("mean", *(f"{values[name].mean():.2f}" for name in measures))
+        table.add_row("spread", *(f"{values[name].std(ddof=1):.2f}" for name in measures))
+    Paper().print(table)

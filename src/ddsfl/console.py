@@ -1,0 +1,96 @@
+"""What a command shows while it works: stages, progress with time left, and problems, on standard error."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable
+
+from tqdm import tqdm
+
+#: How stages are called for people; the names themselves are keys of stored results.
+_WORDS = (
+    (r"layer(\d+)\.space", r"layer \1: principal axes"),
+    (r"layer(\d+)\.exemplars", r"layer \1: exemplars"),
+    (r"layer(\d+)\.bank", r"layer \1: filter bank"),
+    (r"(.+)\.words", r"\1: words"),
+    (r"vectors(\d+)", r"vectors, part \1"),
+)
+
+
+def describe_stage(name: str) -> str:
+    """Return the words for a stage.
+
+    >>> describe_stage("layer2.bank"), describe_stage("classifier")
+    ('layer 2: filter bank', 'classifier')
+    """
+    for pattern, words in _WORDS:
+        if re.fullmatch(pattern, name):
+            return re.sub(pattern, words, name)
+    return name
+
+
+class Console:
+    """Says on standard error what is being done; with ``quiet`` only problems.
+
+    >>> console = Console(quiet=True)
+    >>> console.stage("layer1.bank", found=False)
+    >>> console.close()
+    """
+
+    def __init__(self, quiet: bool = False, prefix: str = "") -> None:
+        self.quiet, self.prefix = quiet, prefix
+        self._bar: tqdm | None = None
+        self._name = ""
+        self._start = 0.0
+
+    def say(self, text: str) -> None:
+        """Print a line of information."""
+        if not self.quiet:
+            self.close()
+            print(text, file=sys.stderr)
+
+    def warn(self, problems: Iterable[object], most: int = 1000) -> None:
+        """Print problems, one a line, also when quiet."""
+        self.close()
+        for problem in list(problems)[:most]:
+            print(f"  - {problem}", file=sys.stderr)
+
+    def stage(self, name: str, found: bool) -> None:
+        """Start a stage; ``found`` says that its result was stored by an earlier run."""
+        self.close()
+        if self.quiet:
+            return
+        self._name, self._start = f"{self.prefix}{describe_stage(name)}", time.perf_counter()
+        if found:
+            print(f"{self._name}: found from an earlier run", file=sys.stderr)
+            self._name = ""
+        elif sys.stderr.isatty():
+            print(f"{self._name} ...", end="\r", file=sys.stderr, flush=True)
+
+    def progress(self, done: int, total: int) -> None:
+        """Show how far a pass over ``total`` items has come."""
+        if self.quiet or not self._name:
+            return
+        if self._bar is not None and self._bar.total != total:
+            self._bar.close()
+            self._bar = None
+        if self._bar is None:
+            # On a terminal the bar moves; in a log it would fill pages, so it speaks rarely there.
+            often = 0.2 if sys.stderr.isatty() else 30
+            self._bar = tqdm(total=total, desc=self._name, mininterval=often, leave=False, file=sys.stderr)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """End the stage that is going on, with the time it took."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        if self._name:
+            print(f"{self._name}: {time.perf_counter() - self._start:.1f} s", file=sys.stderr)
+            self._name = ""
+
+    def begin(self, name: str) -> None:
+        """Start a named pass that is not a stored stage, such as reading."""
+        self.stage(name, found=False)

@@ -1,0 +1,85 @@
+"""A model laid open: tables of what it is, pictures of what it learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.table import Table
+
+from ddsfl.model import SceneClassifier
+from ddsfl.plots import draw_filters, draw_objective, draw_sharing
+
+
+def describe_model(model: SceneClassifier) -> list[Table]:
+    """Return tables of provenance, layers, blocks and classes of a fitted model."""
+    about = Table("", "", title="Model", show_header=False)
+    training = model.training_
+    about.add_row("preset", model.preset)
+    for path, value in (model.changes or {}).items():
+        about.add_row("changed", f"{path} = {value}")
+    about.add_row("seed", str(model.seed_))
+    about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
+    about.add_row("device", model.device_)
+    about.add_row("C of the SVM", f"{model.classifier_.C_:g}")
+
+    layers = Table(
+        "layer", "field", "step", "scales", "filters", "used by a class", "by several", title="Layers"
+    )
+    for number, (layer, sharing) in enumerate(zip(model.settings_.layers, model.stack_.sharing_), start=1):
+        users = sharing.sum(axis=0)
+        used = f"{sharing.sum(axis=1).mean():.0f}" if sharing.any() else "no sharing learned"
+        layers.add_row(
+            str(number),
+            f"{layer.field} px",
+            str(layer.step),
+            str(layer.n_scales),
+            str(len(model.stack_.learned_[number - 1].filters)),
+            used,
+            str(int((users > 1).sum())),
+        )
+
+    blocks = Table("block", "coding", "words", "cells", "weight", title="Blocks")
+    for block, coding in zip(model.settings_.blocks, model.codings_):
+        cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels)
+        blocks.add_row(
+            block.name, block.coding["method"], str(len(coding.words_)), cells, f"{block.weight:g}"
+        )
+
+    classes = Table("class", "images", title="Classes")
+    for name, count in zip(model.classes_, training["images_per_class"]):
+        classes.add_row(str(name), str(count))
+
+    seconds = Table("stage", "seconds", title="Time")
+    for name, value in _by_kind(model.seconds_).items():
+        seconds.add_row(name, f"{value:.1f}")
+    return [about, layers, blocks, classes, seconds]
+
+
+def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
+    """Draw filters, sharing and objective of each layer into ``folder``; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [str(name) for name in model.classes_]
+    stack, files = model.stack_, []
+    for index, pictures in enumerate(stack.pixel_filters_):
+        layer = f"layer {index + 1}"
+        path = folder / f"layer{index + 1}-filters.png"
+        draw_filters(path, pictures, f"What the {len(pictures)} filters of {layer} look for")
+        files.append(path)
+        if stack.sharing_[index].any():
+            path = folder / f"layer{index + 1}-sharing.png"
+            draw_sharing(path, stack.sharing_[index], names, f"Which classes share which filters, {layer}")
+            files.append(path)
+        if len(stack.objective_[index]) > 1:
+            path = folder / f"layer{index + 1}-objective.png"
+            draw_objective(path, stack.objective_[index], stack.objective_terms_[index], f"Learning {layer}")
+            files.append(path)
+    return files
+
+
+def _by_kind(seconds: dict[str, float]) -> dict[str, float]:
+    """Join the times of the parts of the encoding."""
+    joined: dict[str, float] = {}
+    for name, value in seconds.items():
+        kind = "vectors" if name.startswith("vectors") else name
+        joined[kind] = joined.get(kind, 0.0) + value
+    return joined

@@ -1,0 +1,363 @@
+"""SceneClassifier: blocks and a linear SVM as one scikit-learn estimator over images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.preprocessing import MultiLabelBinarizer
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+import ddsfl
+from ddsfl.blocks import Encoder, sample_descriptors
+from ddsfl.classify.fusion import join_blocks
+from ddsfl.classify.linear import LinearClassifier
+from ddsfl.coding.codebook import Codebook
+from ddsfl.compute.device import as_numpy, resolve_device, slices, spawn_seeds
+from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.images.reading import ImageList
+from ddsfl.learning.forward import LearnedLayer
+from ddsfl.learning.stack import FilterStack
+from ddsfl.modelfile import ModelFileError, read_model, write_model
+from ddsfl.patches.batching import Progress
+from ddsfl.patches.normalise import InputSpace
+from ddsfl.presets import Settings, preset
+
+#: Training images encoded between two stored results; an interruption loses at most these.
+ENCODED_AT_ONCE = 200
+
+#: What is kept of the linear classifier, and of each layer beside its filters and input space.
+_CLASSIFIER_ARRAYS = ("classes", "single_label", "C", "cv_scores", "coef", "intercept", "slopes", "offsets")
+_LAYER_ARRAYS = ("sharing", "objective", "n_exemplars", "pixel_filters")
+
+Images = Sequence[Any] | ImageList
+
+
+def _is_calibrated(model: SceneClassifier) -> bool:
+    return bool(model.settings_in_use().classifier.get("calibrate", False))
+
+
+class SceneClassifier(ClassifierMixin, BaseEstimator):
+    """Learn filters, code images over them and classify by a linear SVM.
+
+    Parameters
+    ----------
+    preset : "quick" (a minute on a laptop) or "paper" (the paper's structure and constants).
+    changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``.
+    device : "auto", "cpu" or "cuda".
+    random_state : seed of everything that is drawn.
+
+    Attributes
+    ----------
+    classes_ : names of the classes, sorted.
+    stack_ : the learned FilterStack.
+    codings_ : the fitted coding of each block.
+    classifier_ : the fitted LinearClassifier.
+    seconds_ : time of each stage of the fit.
+    training_ : what it was trained on: number of images, images a class, fingerprint of the pixels.
+
+    Examples
+    --------
+    >>> from ddsfl import SceneClassifier, make_scenes
+    >>> images, labels = make_scenes(n_per_class=4, random_state=0)
+    >>> small = {"layers.bank.n_filters": 16, "blocks.coding.n_words": 32, "layers.bank.max_iter": 5}
+    >>> model = SceneClassifier(changes=small, random_state=0).fit(images, labels)
+    >>> model.predict(images[:2]).shape
+    (2,)
+    """
+
+    def __init__(
+        self,
+        preset: str = "quick",
+        *,
+        changes: Mapping[str, Any] | None = None,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.preset = preset
+        self.changes = changes
+        self.device = device
+        self.random_state = random_state
+
+    def settings_in_use(self) -> Settings:
+        """Return the settings: those of the fit, before it those of preset and changes."""
+        if hasattr(self, "settings_"):
+            return self.settings_
+        return preset(self.preset).change(self.changes or {})
+
+    def fit(
+        self,
+        X: Images,
+        y: Sequence[Any] | np.ndarray[Any, Any],
+        *,
+        checkpoints: str | os.PathLike[str] | None = None,
+        report: Callable[[str, bool], None] | None = None,
+        progress: Progress | None = None,
+    ) -> SceneClassifier:
+        """Learn from images and their labels.
+
+        Parameters
+        ----------
+        X : paths, PIL images or arrays; an ImageList is taken as it is.
+        y : a label an image, or several: tuples of labels, or an indicator matrix.
+        checkpoints : folder in which the result of each stage is kept; a second call with the same
+            images, labels, settings and seed continues there.
+        report : called as each stage starts, with its name and whether it was found stored.
+        progress : called with (images done, images in all) within the stages.
+        """
+        settings = preset(self.preset).change(self.changes or {})
+        images = self._read(X, settings)
+        self.classes_, targets, self.multilabel_ = _targets(y)
+        if len(targets) != len(images):
+            raise ValueError(
+                f"y has {len(targets)} labels; expected one for each of the {len(images)} images."
+            )
+        if len(self.classes_) < 2:
+            raise ValueError(f"y holds one class only, {self.classes_[0]!r}; expected at least two.")
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.settings_, self.seed_ = settings, seed
+        membership = targets if self.multilabel_ else np.eye(len(self.classes_), dtype=bool)[targets]
+        self.training_ = {
+            "fingerprint": images.fingerprint(),
+            "n_images": len(images),
+            "images_per_class": membership.sum(axis=0).tolist(),
+        }
+        key = [settings.to_json(), self.training_, targets.tolist(), seed, ddsfl.__version__]
+        stages = Stages(checkpoints, key=key, report=report)
+        stack_seed, codebook_seed, svm_seed = spawn_seeds(seed, 3)
+
+        stack = FilterStack(settings.layers, device=self.device, random_state=stack_seed)
+        self.stack_ = stack.fit(images, membership, stages=stages, progress=progress)
+        self.codings_ = self._learn_words(images, stages, codebook_seed, progress)
+        vectors = self._training_vectors(images, stages, progress)
+        classifier = LinearClassifier(
+            **{**settings.classifier, "device": self.device, "random_state": svm_seed}
+        )
+        state = stages.run("classifier", lambda: _classifier_arrays(classifier.fit(vectors, targets)))
+        self.classifier_ = _restored_classifier(classifier, state)
+        self.seconds_ = dict(stages.seconds)
+        self.device_ = str(resolve_device(self.device))
+        return self
+
+    def transform(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the joined vectors (n_images, width), which the linear SVM sees."""
+        check_is_fitted(self, "classifier_")
+        images = self._read(X, self.settings_)
+        encoder = self._encoder()
+        vectors = np.zeros((len(images), sum(encoder.widths)), dtype=np.float32)
+        for numbers, joined in self._joined(encoder, images, progress):
+            vectors[numbers] = as_numpy(joined)
+        return vectors
+
+    def decision_function(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the scores of all classes (n_images, C); with two classes (n_images,), of the second."""
+        return self._for_all(X, "decision_function", progress)
+
+    def predict(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the label of each image; with several labels an image, the indicator matrix."""
+        return self.labels_from(self.decision_function(X, progress=progress))
+
+    def scores_by_class(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return scores (n, C) with a column a class, also where there are only two."""
+        return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+
+    def labels_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the labels that the scores of ``decision_function`` mean."""
+        if self.multilabel_:
+            return scores > 0
+        return self.classes_[self.scores_by_class(scores).argmax(axis=1)]
+
+    @available_if(_is_calibrated)
+    def predict_proba(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the calibrated probability of each class (n_images, C)."""
+        return self._for_all(X, "predict_proba", progress)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into one safetensors file, which appears whole or not at all."""
+        check_is_fitted(self, "classifier_")
+        tensors: Arrays = {}
+        for index, learned in enumerate(self.stack_.learned_):
+            parts = {"filters": as_numpy(learned.filters)}
+            parts |= {name: as_numpy(part) for name, part in zip(learned.space._fields, learned.space)}
+            parts |= {name: getattr(self.stack_, f"{name}_")[index] for name in _LAYER_ARRAYS}
+            tensors |= {f"layer{index + 1}.{name}": array for name, array in parts.items()}
+        for block, coding in zip(self.settings_.blocks, self.codings_):
+            tensors[f"block.{block.name}.words"] = coding.words_
+        tensors |= {
+            f"classifier.{name}": array for name, array in _classifier_arrays(self.classifier_).items()
+        }
+        header = {
+            "preset": self.preset,
+            "changes": dict(self.changes or {}),
+            "settings": self.settings_.to_json(),
+            "classes": self.classes_.tolist(),
+            "multilabel": self.multilabel_,
+            "seed": self.seed_,
+            "training": self.training_,
+            "seconds": self.seconds_,
+            "device": self.device_,
+            "objective_terms": [list(names) for names in self.stack_.objective_terms_],
+        }
+        write_model(path, tensors, header)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> SceneClassifier:
+        """Read a model that ``save`` wrote, onto any device; nothing in the file is executed."""
+        tensors, header = read_model(path)
+        try:
+            return cls._restored(tensors, header, device)
+        except (KeyError, TypeError, IndexError) as error:
+            raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
+
+    @classmethod
+    def _restored(
+        cls, tensors: Arrays, header: dict[str, Any], device: str | torch.device
+    ) -> SceneClassifier:
+        model = cls(header["preset"], changes=header["changes"], device=device, random_state=header["seed"])
+        settings = Settings.from_json(header["settings"])
+        model.settings_, model.seed_ = settings, header["seed"]
+        model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
+        model.training_, model.seconds_ = header["training"], header["seconds"]
+        model.device_ = header["device"]
+        stack = FilterStack(settings.layers, device=device)
+        names = [f"layer{index + 1}" for index in range(len(settings.layers))]
+        stack.classes_ = np.arange(len(model.classes_))
+        stack.learned_ = []
+        for layer, name in zip(settings.layers, names):
+            space = InputSpace(*(torch.from_numpy(tensors[f"{name}.{part}"]) for part in InputSpace._fields))
+            stack.learned_.append(LearnedLayer(layer, space, torch.from_numpy(tensors[f"{name}.filters"])))
+        for attribute in _LAYER_ARRAYS:
+            setattr(stack, f"{attribute}_", [tensors[f"{name}.{attribute}"] for name in names])
+        stack.objective_terms_ = [tuple(terms) for terms in header["objective_terms"]]
+        model.stack_ = stack
+        model.codings_ = []
+        for block in settings.blocks:
+            coding = block.make_coding(device, seed=0)
+            coding.words_ = tensors[f"block.{block.name}.words"]
+            coding.n_features_in_ = coding.words_.shape[1]
+            model.codings_.append(coding)
+        state = {
+            name.removeprefix("classifier."): array
+            for name, array in tensors.items()
+            if name.startswith("classifier.")
+        }
+        model.classifier_ = _restored_classifier(
+            LinearClassifier(**{**settings.classifier, "device": device}), state
+        )
+        return model
+
+    def _learn_words(
+        self, images: ImageList, stages: Stages, seed: int, progress: Progress | None
+    ) -> list[Codebook]:
+        """Learn the words of each block from descriptors drawn in one pass over the images."""
+        device = resolve_device(self.device)
+
+        @cache  # drawn once, and only if the words of some block were not found stored
+        def samples() -> list[Tensor]:
+            return sample_descriptors(images, self.stack_, device=device, seed=seed, progress=progress)
+
+        codings = []
+        for block, block_seed in zip(self.settings_.blocks, spawn_seeds(seed, len(self.settings_.blocks))):
+            coding = block.make_coding(self.device, block_seed)
+
+            def learn(coding: Codebook = coding, output: int = block.output) -> Arrays:
+                return {"words": coding.fit(samples()[output]).words_}
+
+            coding.words_ = stages.run(f"{block.name}.words", learn)["words"]
+            coding.n_features_in_ = coding.words_.shape[1]
+            codings.append(coding)
+        return codings
+
+    def _training_vectors(
+        self, images: ImageList, stages: Stages, progress: Progress | None
+    ) -> np.ndarray[Any, Any]:
+        """Return the joined vectors of the training images, a stored part at a time."""
+        encoder = self._encoder()
+        vectors = np.zeros((len(images), sum(encoder.widths)), dtype=np.float32)
+        for number, part in enumerate(slices(len(images), ENCODED_AT_ONCE)):
+
+            def encode(part: slice = part) -> Arrays:
+                def shifted(done: int, _: int) -> None:
+                    if progress is not None:
+                        progress(part.start + done, len(images))
+
+                for numbers, joined in self._joined(encoder, images[part], shifted):
+                    vectors[part][numbers] = as_numpy(joined)
+                return {"vectors": vectors[part]}
+
+            vectors[part] = stages.run(f"vectors{number + 1}", encode)["vectors"]
+        return vectors
+
+    def _encoder(self) -> Encoder:
+        device = resolve_device(self.device)
+        return Encoder({"stack": self.stack_}, self.settings_.blocks, self.codings_, device)
+
+    def _joined(
+        self, encoder: Encoder, images: Sequence[Tensor], progress: Progress | None
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """Yield (image numbers, joined vectors) in batches."""
+        weights = [block.weight for block in encoder.blocks]
+        for numbers, vectors in encoder.encode(images, progress):
+            yield numbers, join_blocks(vectors, weights)
+
+    def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
+        """Return what a method of the classifier gives, batch by batch: vectors are not kept."""
+        check_is_fitted(self, "classifier_")
+        images = self._read(X, self.settings_)
+        rows: list[Any] = [None] * len(images)
+        for numbers, joined in self._joined(self._encoder(), images, progress):
+            for number, row in zip(numbers, getattr(self.classifier_, method)(as_numpy(joined))):
+                rows[number] = row
+        return np.array(rows)
+
+    @staticmethod
+    def _read(X: Images, settings: Settings) -> ImageList:
+        if isinstance(X, ImageList):
+            return X
+        if isinstance(X, str | os.PathLike):
+            raise ValueError(f"X={os.fspath(X)!r} is one path; expected a list of images.")
+        if len(X) == 0:
+            raise ValueError("X is empty; expected at least one image.")
+        return image_list(X, settings)
+
+
+def image_list(sources: Sequence[Any], settings: Settings) -> ImageList:
+    """Return images as a classifier with these settings wants to see them."""
+    return ImageList(sources, colour=settings.colour, max_side=settings.max_side, min_side=settings.min_side)
+
+
+def _targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
+    """Return the classes, then class numbers (n,) or an indicator matrix (n, C), and which of the two."""
+    if len(y) and isinstance(y[0], tuple | list | set | frozenset):
+        binarizer = MultiLabelBinarizer().fit(y)
+        return binarizer.classes_, binarizer.transform(y).astype(bool), True
+    labels = np.asarray(y)
+    if labels.ndim == 2:
+        return np.arange(labels.shape[1]), labels.astype(bool), True
+    classes, numbers = np.unique(labels, return_inverse=True)
+    return classes, numbers, False
+
+
+def _classifier_arrays(classifier: LinearClassifier) -> Arrays:
+    """Return what the classifier learned; its classes are numbers here."""
+    return {
+        name: np.asarray(getattr(classifier, f"{name}_"))
+        for name in _CLASSIFIER_ARRAYS
+        if getattr(classifier, f"{name}_", None) is not None
+    }
+
+
+def _restored_classifier(classifier: LinearClassifier, arrays: Arrays) -> LinearClassifier:
+    """Return the classifier as it was when ``_classifier_arrays`` looked at it."""
+    for name, array in arrays.items():
+        setattr(classifier, f"{name}_", array if array.ndim else array.item())
+    classifier.n_features_in_ = classifier.coef_.shape[1]
+    return classifier

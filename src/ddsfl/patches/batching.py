@@ -1,0 +1,58 @@
+"""Passing over many images in batches of like shape, decoding ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ddsfl.images.reading import batches
+
+#: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
+BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
+#: Images among which like shapes are sought, and decoded ahead of the computation.
+READ_AHEAD = 128
+
+Progress = Callable[[int, int], None]
+
+
+def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
+    """Group images of similar shapes so that no padded batch of several exceeds ``budget_pixels``.
+
+    >>> batches_of_like_shape([(10, 20), (30, 30), (10, 20)], 500)
+    [[0, 2], [1]]
+    """
+    order = sorted(range(len(shapes)), key=lambda index: (shapes[index], index))
+    groups: list[list[int]] = []
+    height = width = 0
+    for index in order:
+        height, width = max(height, shapes[index][0]), max(width, shapes[index][1])
+        if groups and (len(groups[-1]) + 1) * height * width <= budget_pixels:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+            height, width = shapes[index]
+    return groups
+
+
+def image_batches(
+    images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
+) -> Iterator[tuple[list[int], list[Tensor]]]:
+    """Yield (image numbers, images) over all images, like shapes together within a window.
+
+    ``progress`` is called with (images done, images in all) after each batch.
+
+    >>> images = [torch.zeros(1, 20, 20), torch.zeros(1, 30, 20), torch.zeros(1, 20, 20)]
+    >>> sorted(n for numbers, _ in image_batches(images, torch.device("cpu")) for n in numbers)
+    [0, 1, 2]
+    """
+    start = done = 0
+    for window in batches(images, READ_AHEAD):
+        shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
+        for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
+            yield [start + index for index in group], [window[index] for index in group]
+            done += len(group)
+            if progress is not None:
+                progress(done, len(images))
+        start += len(window)
