@@ -37,7 +37,7 @@ def draw_filters(path: PathLike, pictures: Array, title: str, *, caption: str = 
     count, _, height, width = tiles.shape
     peak = np.abs(tiles).max(axis=(1, 2, 3), keepdims=True)
     tiles = 0.5 + 0.5 * tiles / np.where(peak > 0, peak, 1)
-    columns = math.ceil(math.sqrt(1.6 * count * height / width))
+    columns = min(count, math.ceil(math.sqrt(1.6 * count * height / width)))
     rows = math.ceil(count / columns)
     gap = max(1, round(0.08 * max(height, width)))
     mosaic = np.ones((rows * (height + gap) + gap, columns * (width + gap) + gap, tiles.shape[1]))

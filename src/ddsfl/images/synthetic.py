@@ -34,7 +34,7 @@ class _Brush:
         self._left, self._top, self._width, self._height = box
         self.rng = rng
         middle = rng.uniform(70, 185)
-        contrast = rng.uniform(45, 100) * rng.choice([-1, 1])
+        contrast = rng.uniform(50, 110) * rng.choice([-1, 1])
         self.fill = int(middle - contrast / 2)
         self.ink = int(middle + contrast / 2)
 
@@ -295,7 +295,7 @@ def _draw_scene(name: str, rng: np.random.Generator, size: int) -> Array:
     own, *shared = _PARTS[name]
     parts = [own] * int(rng.integers(1, 4))
     parts += [part for part in shared for _ in range(int(rng.integers(0, 2)) + 1)]
-    parts += [_any_part(rng)] * int(rng.random() < 0.5)
+    parts += [_any_part(rng)] * int(rng.random() < 0.35)
     for index in rng.permutation(len(parts)):
         width, height = side * rng.uniform(0.3, 0.55), side * rng.uniform(0.26, 0.42)
         # The upper sky stays empty, which makes it a scene; it tells nothing, being so for all classes.
@@ -306,7 +306,7 @@ def _draw_scene(name: str, rng: np.random.Generator, size: int) -> Array:
     if rng.random() < 0.5:
         pixels = pixels[:, ::-1]
     pixels = 128 + rng.uniform(0.7, 1.1) * (pixels - pixels.mean()) + rng.uniform(-25, 25)
-    pixels = pixels + rng.uniform(3, 9) * rng.standard_normal((size, size), np.float32)
+    pixels = pixels + rng.uniform(3, 7) * rng.standard_normal((size, size), np.float32)
     return np.rint(pixels).clip(0, 255).astype(np.uint8)
 
 
