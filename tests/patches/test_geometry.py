@@ -1,0 +1,116 @@
+"""Positions and grids against plain loops, resizing against Pillow."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddsfl.patches.geometry import (
+    Batch,
+    centres,
+    grid_cells,
+    grid_counts,
+    make_batch,
+    patches_at,
+    patches_on_grid,
+    resampled_patches,
+    resize,
+    scaled_shapes,
+)
+
+
+def random_images(shapes, channels=1, seed=0):
+    rng = np.random.default_rng(seed)
+    return [torch.from_numpy(rng.integers(0, 256, (channels, *s), dtype=np.uint8)) for s in shapes]
+
+
+def test_batch_keeps_every_pixel_and_pads_with_zeros():
+    images = random_images([(5, 7), (9, 4)], channels=3)
+    batch = make_batch(images)
+    assert batch.shapes.tolist() == [[5, 7], [9, 4]]
+    assert batch.pixels.shape == (2, 3, 9, 7)
+    for pixels, image in zip(batch.pixels, images):
+        _, height, width = image.shape
+        torch.testing.assert_close(pixels[:, :height, :width], image.float() / 255)
+        assert pixels[:, height:].abs().sum() == 0
+        assert pixels[:, :, width:].abs().sum() == 0
+
+
+def test_scales_are_half_octaves():
+    shapes = torch.tensor([[300, 211], [1, 2]])
+    assert scaled_shapes(shapes, 0).tolist() == shapes.tolist()
+    assert scaled_shapes(shapes, 1).tolist() == [[212, 149], [1, 1]]
+    assert scaled_shapes(shapes, 4).tolist() == [[75, 53], [1, 1]]
+
+
+@pytest.mark.parametrize(("field", "step"), [(16, 3), (32, 6), (5, 2)])
+def test_counts_are_what_a_loop_finds(field, step):
+    shapes = torch.tensor([[40, 33], [16, 50], [15, 31]])
+    expected = [
+        [len([c for c in range(0, side, step) if c + field <= side]) for side in shape]
+        for shape in shapes.tolist()
+    ]
+    assert grid_counts(shapes, field, step).tolist() == expected
+
+
+def test_cells_list_every_cell_once_in_order():
+    counts = torch.tensor([[2, 3], [0, 5], [3, 1]])
+    cells = grid_cells(counts)
+    found = list(zip(cells.images.tolist(), cells.rows.tolist(), cells.columns.tolist()))
+    expected = [
+        (i, r, c) for i, (rows, cols) in enumerate(counts.tolist()) for r in range(rows) for c in range(cols)
+    ]
+    assert found == expected
+
+
+def test_centre_of_the_only_field_is_the_centre_of_the_image():
+    one = torch.tensor([[0, 0]])
+    centre = centres(one, 16, torch.tensor([[16, 16]]), torch.tensor([[48, 64]]))
+    assert centre.tolist() == [[24.0, 32.0]]
+
+
+def test_resize_agrees_with_pillow_and_ignores_the_padding():
+    images = random_images([(37, 23), (20, 41)])
+    batch = make_batch(images)
+    shapes = torch.tensor([[19, 12], [14, 29]])
+    small = resize(batch, shapes)
+    for pixels, image, (height, width) in zip(small.pixels, images, shapes.tolist()):
+        picture = Image.fromarray(image[0].float().numpy(), mode="F")
+        expected = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR)) / 255
+        np.testing.assert_allclose(pixels[0, :height, :width], expected, atol=2e-6)
+        assert pixels[0, height:].abs().sum() == 0
+
+
+def test_resize_to_the_same_shapes_changes_nothing():
+    batch = make_batch(random_images([(9, 8)]))
+    assert resize(batch, batch.shapes).pixels is batch.pixels
+
+
+def test_patches_on_grid_and_at_corners_are_slices_of_the_image():
+    pixels = torch.rand(2, 3, 11, 13)
+    grid = patches_on_grid(pixels, 4, 3)
+    assert grid.shape == (2, 3, 4, 48)
+    for image, row, column in [(0, 0, 0), (1, 2, 3), (0, 1, 2)]:
+        y, x = 3 * row, 3 * column
+        expected = pixels[image, :, y : y + 4, x : x + 4].flatten()
+        torch.testing.assert_close(grid[image, row, column], expected)
+        at = patches_at(pixels, torch.tensor([image]), torch.tensor([[y, x]]), 4)
+        torch.testing.assert_close(at[0], expected)
+
+
+def test_resampled_patch_of_whole_corner_and_side_is_the_patch_itself():
+    pixels, shapes = torch.rand(2, 1, 12, 12), torch.tensor([[12, 12], [12, 12]])
+    images, corners = torch.tensor([1, 0]), torch.tensor([[2.0, 3.0], [0.0, 8.0]])
+    found = resampled_patches(pixels, shapes, images, corners, torch.tensor([4.0, 4.0]), 4)
+    expected = patches_at(pixels, images, corners.long(), 4)
+    torch.testing.assert_close(found, expected)
+
+
+def test_resampled_patch_of_a_ramp_is_linear_and_stops_at_the_border():
+    ramp = torch.arange(10.0).expand(1, 1, 10, 10)
+    batch = Batch(ramp, torch.tensor([[10, 10]]))
+    found = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[1.0, 2.0]]), torch.tensor([6.0]), 3)
+    # Three points of a side of 6 from 2: centres at 3, 5, 7, which are pixel coordinates 2.5, 4.5, 6.5.
+    torch.testing.assert_close(found.view(3, 3), torch.tensor([2.5, 4.5, 6.5]).expand(3, 3))
+    outside = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[8.0, 8.0]]), torch.tensor([6.0]), 3)
+    assert outside.max() == 9

@@ -1,0 +1,72 @@
+"""Contrast normalisation and input spaces against their definitions."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.compute.pca import Moments
+from ddsfl.patches.normalise import (
+    CONTRAST_FLOOR,
+    contrast_normalise,
+    contrast_statistics,
+    learn_input_space,
+)
+
+
+def test_contrast_normalisation_of_one_channel():
+    patches = np.random.default_rng(0).random((5, 12))
+    centred = patches - patches.mean(axis=1, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + CONTRAST_FLOOR**2)
+    np.testing.assert_allclose(contrast_normalise(torch.from_numpy(patches)), expected, rtol=1e-12)
+
+
+def test_each_channel_loses_its_mean_and_all_share_one_contrast():
+    patches = np.random.default_rng(0).random((5, 3, 4)) + np.array([0, 3, 9])[:, None]
+    centred = patches - patches.mean(axis=2, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(axis=(1, 2), keepdims=True) + CONTRAST_FLOOR**2)
+    found = contrast_normalise(torch.from_numpy(patches.reshape(5, 12)), channels=3)
+    np.testing.assert_allclose(found, expected.reshape(5, 12), rtol=1e-12)
+    mean, _ = contrast_statistics(torch.from_numpy(patches.reshape(5, 12)), channels=3)
+    np.testing.assert_allclose(mean, patches.mean(axis=2))
+
+
+@pytest.fixture
+def inputs():
+    rng = np.random.default_rng(1)
+    return torch.from_numpy(rng.normal(size=(400, 7)) @ rng.normal(size=(7, 7)) + 3)
+
+
+def test_whitened_inputs_have_unit_mean_energy_and_damped_variances(inputs):
+    space = learn_input_space(Moments.of(inputs), 7, smoothing=0.5)
+    projected = space.project(inputs)
+    variances = projected.var(dim=0, correction=0)
+    whitened = space.whiten(projected)
+    assert whitened.square().sum(dim=1).mean().item() == pytest.approx(399 / 400)  # sample variances
+    expected = variances / (variances + 0.5 * variances.mean())
+    found = whitened.var(dim=0, correction=0)
+    torch.testing.assert_close(found / found.sum(), expected / expected.sum())
+
+
+def test_projection_keeps_distances(inputs):
+    space = learn_input_space(Moments.of(inputs), 7, smoothing=0.1)
+    found = torch.cdist(space.project(inputs), space.project(inputs))
+    torch.testing.assert_close(found, torch.cdist(inputs, inputs), atol=1e-6, rtol=1e-7)
+
+
+def test_folded_filters_give_the_same_responses(inputs):
+    space = learn_input_space(Moments.of(inputs), 4, smoothing=0.1)
+    filters = torch.randn(3, 4, dtype=torch.float64)
+    matrix, offset = space.fold(filters)
+    expected = space.whiten(space.project(inputs)) @ filters.T
+    torch.testing.assert_close(inputs @ matrix.T - offset, expected)
+
+
+def test_axes_without_variance_are_dropped(inputs):
+    flat = inputs.clone()
+    flat[:, 2] = 1.0
+    assert len(learn_input_space(Moments.of(flat), 7, smoothing=0.1).axes) == 6
+
+
+def test_nothing_to_learn_from_equal_inputs():
+    with pytest.raises(ValueError, match="nothing to learn from flat images"):
+        learn_input_space(Moments.of(torch.ones(9, 4)), 4, smoothing=0.1)
