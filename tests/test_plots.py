@@ -26,14 +26,14 @@ def test_a_filter_is_scaled_by_its_own_peak_and_zero_is_gray(tmp_path):
     flat = np.zeros((1, 8, 8))
     plots.draw_filters(tmp_path / "zero.png", flat, "")
     found = levels(tmp_path / "zero.png")
-    assert found[found.shape[0] // 2, found.shape[1] // 2].tolist() == [127] * 3
+    assert found[found.shape[0] // 2, found.shape[1] // 2].tolist() == [128] * 3
     step = np.ones((1, 8, 8))
     step[:, :, :4] = -0.5  # a quarter of the way up from black, however small the filter
     for scale in (1, 1e-9):
         plots.draw_filters(tmp_path / "step.png", scale * step, "")
         row = levels(tmp_path / "step.png")[levels(tmp_path / "step.png").shape[0] // 2, :, 0]
-        assert (row == 63).mean() > 0.3
-        assert (row == 127).mean() < 0.05
+        assert (row == 64).mean() > 0.3
+        assert (row == 128).mean() < 0.05
 
 
 def test_row_order_puts_similar_classes_side_by_side():
