@@ -23,7 +23,7 @@ from ddsfl.compute.device import (
     rows_within,
     slices,
 )
-from ddsfl.compute.kmeans import kmeans
+from ddsfl.compute.kmeans import KMeansResult, kmeans
 
 
 class Codes(NamedTuple):
@@ -53,11 +53,15 @@ def learn_words(
     >>> words.sort(dim=0).values.flatten()
     tensor([0.1000, 5.1000])
     """
-    if len(descriptors) < n_words:
+    return _cluster(descriptors, n_words, generator, max_iter).centres
+
+
+def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_iter: int) -> KMeansResult:
+    if not 1 <= n_words <= len(descriptors):
         raise ValueError(
-            f"n_words={n_words} needs at least as many descriptors; found n_samples={len(descriptors)}."
+            f"n_words={n_words}; expected from 1 to the number of descriptors, n_samples={len(descriptors)}."
         )
-    return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter).centres
+    return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter)
 
 
 def nearest_words(X: Tensor, words: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -92,6 +96,7 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     Attributes
     ----------
     words_ : (M, d) array, the learned words.
+    n_iter_ : iterations of k-means.
     n_features_in_ : d.
     """
 
@@ -104,11 +109,10 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Codebook:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         X = self._check(X, reset=True)
-        if self.n_words < 1:
-            raise ValueError(f"n_words={self.n_words}; expected at least 1.")
         generator = make_generator(self.random_state)
-        words = learn_words(X, self.n_words, generator=generator, max_iter=self.max_iter)
-        self.words_ = as_numpy(words)
+        clusters = _cluster(X, self.n_words, generator, self.max_iter)
+        self.words_ = as_numpy(clusters.centres)
+        self.n_iter_ = clusters.n_iter
         return self
 
     @abstractmethod

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.coding.codebook import Codes, learn_words, nearest_words
+from ddsfl.coding.llc import LLC
+from ddsfl.compute.device import make_generator
+
+
+def test_nearest_words_equals_brute_force():
+    rng = np.random.default_rng(0)
+    X, words = rng.standard_normal((37, 7)) + 20, rng.standard_normal((13, 7)) + 20
+    every = ((X[:, None] - words) ** 2).sum(axis=2)
+    distances, indices = nearest_words(torch.from_numpy(X), torch.from_numpy(words), 4)
+    np.testing.assert_array_equal(indices, np.argsort(every, axis=1)[:, :4])
+    np.testing.assert_allclose(distances, np.sort(every, axis=1)[:, :4], rtol=1e-10)
+
+
+def test_nearest_words_does_not_depend_on_the_chunk(monkeypatch):
+    rng = np.random.default_rng(1)
+    X, words = (torch.from_numpy(rng.standard_normal((n, 5))) for n in (29, 11))
+    whole = nearest_words(X, words, 3)
+    monkeypatch.setattr("ddsfl.coding.codebook.rows_within", lambda size: 4)
+    cut = nearest_words(X, words, 3)
+    torch.testing.assert_close(cut[0], whole[0])
+    assert torch.equal(cut[1], whole[1])
+
+
+def test_nearest_words_names_an_impossible_number():
+    with pytest.raises(ValueError, match="expected from 1 to 3"):
+        nearest_words(torch.zeros(2, 2), torch.zeros(3, 2), 4)
+
+
+def test_words_find_separate_heaps():
+    rng = np.random.default_rng(2)
+    heaps = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
+    X = np.repeat(heaps, 20, axis=0) + rng.standard_normal((60, 2))
+    words = learn_words(torch.from_numpy(X), 3, generator=make_generator(0))
+    nearest = ((words.numpy()[:, None] - heaps) ** 2).sum(axis=2).min(axis=0)
+    assert (nearest < 1).all()
+
+
+def test_too_few_descriptors_are_named():
+    with pytest.raises(ValueError, match=r"n_words=5; .* n_samples=4"):
+        learn_words(torch.zeros(4, 2), 5, generator=make_generator(0))
+
+
+def test_dense_codes_hold_each_value_at_its_word():
+    codes = Codes(torch.tensor([[2, 0], [1, 3]]), torch.tensor([[0.5, -1.0], [3.0, 4.0]]))
+    expected = torch.tensor([[-1.0, 0.0, 0.5, 0.0], [0.0, 3.0, 0.0, 4.0]])
+    assert torch.equal(codes.dense(4), expected)
+
+
+def test_one_seed_gives_one_codebook_and_tensors_stay_tensors():
+    X = torch.from_numpy(np.random.default_rng(3).standard_normal((50, 4)))
+    a, b = (LLC(n_words=6, n_neighbors=2, device="cpu", random_state=5).fit(X) for _ in range(2))
+    np.testing.assert_array_equal(a.words_, b.words_)
+    assert isinstance(a.transform(X), torch.Tensor)
+    np.testing.assert_array_equal(a.transform(X).numpy(), a.transform(X.numpy()))
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (torch.zeros(4), r"shape \(4,\)"),
+        (torch.zeros(4, 3), r"expected \(T, 4\)"),
+        (torch.full((2, 4), torch.nan), "NaN or infinity"),
+    ],
+)
+def test_bad_tensors_are_refused(X, message):
+    words = torch.from_numpy(np.random.default_rng(4).standard_normal((9, 4)))
+    fitted = LLC(n_words=3, n_neighbors=2, device="cpu", random_state=0).fit(words)
+    with pytest.raises(ValueError, match=message):
+        fitted.transform(X)
