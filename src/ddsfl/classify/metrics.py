@@ -155,5 +155,5 @@ def _positions(labels: Array, classes: Array, name: str) -> Array:
     places = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)]
     unknown = classes[places] != labels
     if unknown.any():
-        raise ValueError(f"{name} has the label {labels[unknown][0]!r}, which is not among classes.")
+        raise ValueError(f"{name} has the label {labels[unknown].tolist()[0]!r}, which is not among classes.")
     return places

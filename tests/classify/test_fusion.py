@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.fusion import choose_weights, join_blocks
+from ddsfl.coding.pyramid import l2_normalise
+from ddsfl.compute.device import make_generator
+
+
+def blocks_of(seed, informative):
+    """Blocks of 45 images of three classes; each tells the classes apart as well as its number says."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1, 2], 15)
+    blocks = [
+        strength * rng.standard_normal((3, 8))[y] + rng.standard_normal((45, 8)) for strength in informative
+    ]
+    return [torch.from_numpy(block) for block in blocks], y
+
+
+def grams_of(blocks):
+    return [l2_normalise(block) @ l2_normalise(block).T for block in blocks]
+
+
+def test_joined_blocks_have_their_weights_as_lengths():
+    blocks, _ = blocks_of(0, (1, 1))
+    joined = join_blocks(blocks, (1, 0.5))
+    assert joined.shape == (45, 16)
+    np.testing.assert_allclose(joined[:, :8].norm(dim=1), 1)
+    np.testing.assert_allclose(joined[:, 8:].norm(dim=1), 0.5)
+    np.testing.assert_allclose(joined[3, 8:] / 0.5, blocks[1][3] / blocks[1][3].norm())
+    assert torch.equal(join_blocks(blocks), join_blocks(blocks, (1, 1)))
+    with pytest.raises(ValueError, match="weights has 1"):
+        join_blocks(blocks, (1,))
+
+
+def test_the_gram_of_joined_blocks_is_the_weighted_sum():
+    blocks, _ = blocks_of(1, (1, 1, 1))
+    weights = (1, 0.5, 2)
+    joined = join_blocks(blocks, weights)
+    expected = sum(w**2 * gram for w, gram in zip(weights, grams_of(blocks)))
+    torch.testing.assert_close(joined @ joined.T, expected)
+
+
+def test_noise_gets_a_small_weight_and_scores_are_those_of_the_joined_blocks():
+    blocks, y = blocks_of(2, (1.0, 0.0))
+    weights, table = choose_weights(grams_of(blocks), y, random_state=0)
+    assert weights[0] == 1.0
+    assert weights[1] < 1
+    labels = Labels.read(y)
+    folds = stratified_folds(labels.membership, 5, make_generator(0))
+    for tried, C, score in table:
+        rows = TrainingRows(join_blocks(blocks, tried), is_gram=False)
+        choice = choose_C(rows, labels, (0.1, 1.0, 10.0, 100.0), folds)
+        assert (choice.C, choice.scores.max()) == (C, score)
+    best = max(score for _, _, score in table)
+    assert {tried: score for tried, _, score in table}[weights] == best
+
+
+def test_of_equal_scores_the_weight_1_wins_and_a_seed_decides_all():
+    blocks, y = blocks_of(3, (60.0, 60.0, 60.0))
+    grams = grams_of(blocks)
+    assert choose_weights(grams, y, random_state=0).weights == (1.0, 1.0, 1.0)
+    blocks, y = blocks_of(4, (0.5, 0.6, 0.4))
+    first, second = (choose_weights(grams_of(blocks), y, random_state=3) for _ in range(2))
+    assert first == second
+
+
+def test_what_cannot_be_validated_weighs_1():
+    blocks, y = blocks_of(5, (1.0, 1.0))
+    assert choose_weights(grams_of(blocks)[:1], y).weights == (1.0,)
+    alone = np.append(y[:-1], 9)
+    assert choose_weights(grams_of(blocks), alone) == ((1.0, 1.0), [])
+    with pytest.raises(ValueError, match="above 0"):
+        choose_weights(grams_of(blocks), y, grid=(0, 1))

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as reference
+
+from ddsfl.classify.metrics import (
+    accuracy,
+    average_precision,
+    confusion_matrix,
+    mean_average_precision,
+    mean_class_accuracy,
+    per_class_accuracy,
+)
+from tests.oracles.classify import voc_average_precision
+
+NAMES = np.array(["wood", "sea", "city", "été"])
+
+
+def random_labels(seed, images=41):
+    rng = np.random.default_rng(seed)
+    return NAMES[rng.integers(0, 3, images)], NAMES[rng.integers(0, 4, images)]
+
+
+def test_accuracies_equal_scikit_learn():
+    true, predicted = random_labels(0)
+    assert accuracy(true, predicted) == reference.accuracy_score(true, predicted)
+    known = np.isin(predicted, np.unique(true))
+    expected = reference.balanced_accuracy_score(true[known], predicted[known])
+    assert mean_class_accuracy(true[known], predicted[known]) == pytest.approx(expected)
+
+
+def test_a_label_that_never_was_true_is_no_class():
+    assert mean_class_accuracy(["sea", "city"], ["sea", "wood"]) == 0.5
+
+
+def test_confusion_has_true_classes_in_rows_in_the_order_given():
+    true, predicted = random_labels(1)
+    expected = reference.confusion_matrix(true, predicted, labels=NAMES)
+    np.testing.assert_array_equal(confusion_matrix(true, predicted, NAMES), expected)
+    each = per_class_accuracy(true, predicted, NAMES)
+    for name, value in zip(NAMES[:3], each):
+        assert value == np.mean(predicted[true == name] == name)
+    assert np.isnan(each[3])
+
+
+def test_bad_labels_are_named():
+    with pytest.raises(ValueError, match="predicted has the label 'été'"):
+        confusion_matrix(["sea"], ["été"], ["city", "sea"])
+    with pytest.raises(ValueError, match="one length"):
+        accuracy([1, 2], [1])
+    with pytest.raises(ValueError, match="empty"):
+        accuracy([], [])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_average_precision_equals_the_devkit(seed):
+    rng = np.random.default_rng(seed)
+    truth, scores = rng.integers(-1, 2, 37), rng.standard_normal(37)
+    ours = average_precision(truth > 0, scores, ignore=truth == 0)
+    assert ours == pytest.approx(voc_average_precision(truth, scores), abs=1e-12)
+
+
+def test_average_precision_is_the_envelope_of_scikit_learns_curve():
+    rng = np.random.default_rng(7)
+    relevant, scores = rng.integers(0, 2, 50), rng.integers(0, 9, 50)  # with many ties
+    precision, recall, _ = reference.precision_recall_curve(relevant, scores)
+    envelope = np.maximum.accumulate(precision[:-1])
+    expected = np.sum(-np.diff(recall) * envelope)
+    assert average_precision(relevant, scores) == pytest.approx(expected)
+    assert average_precision(relevant, scores) >= reference.average_precision_score(relevant, scores)
+
+
+def test_order_of_equal_scores_does_not_matter():
+    assert average_precision([1, 0, 0, 0], np.zeros(4)) == 0.25
+    assert average_precision([0, 0, 0, 1], np.zeros(4)) == 0.25
+
+
+def test_mean_average_precision_skips_classes_without_images():
+    relevant = np.array([[1, 0, 0], [0, 0, 1], [1, 0, 1]])
+    scores = torch.tensor([[0.9, 0.1, 0.3], [0.8, 0.2, 0.2], [0.7, 0.3, 0.1]])
+    each = [average_precision(relevant[:, c], scores[:, c]) for c in (0, 2)]
+    assert mean_average_precision(relevant, scores) == pytest.approx(np.mean(each))
+    ignore = relevant == 0  # then nothing wrong remains
+    assert mean_average_precision(relevant, scores, ignore=ignore) == 1
+    assert np.isnan(mean_average_precision(np.zeros((2, 1)), np.zeros((2, 1))))
+    assert np.isnan(average_precision([0, 0], [1, 2]))
+
+
+def test_bad_shapes_are_named():
+    with pytest.raises(ValueError, match=r"\(3,\) and \(2,\)"):
+        average_precision([1, 0, 1], [1, 2])
+    with pytest.raises(ValueError, match=r"\(images, classes\)"):
+        mean_average_precision([1, 0], [1, 0])
