@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute import knn
+from ddsfl.compute import candidates
 from ddsfl.compute.knn import nearest, nearest_within
 from tests.oracles import knn as oracle
 
@@ -20,7 +20,7 @@ def assert_found(found, expected, exact=True):
 
 @pytest.fixture(autouse=True, params=[2**14, 112], ids=["one block", "many blocks"])
 def _columns(request, monkeypatch):
-    monkeypatch.setattr(knn, "BLOCK_COLUMNS", request.param)
+    monkeypatch.setattr(candidates, "BLOCK_COLUMNS", request.param)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -46,9 +46,7 @@ def test_nearest_leaves_out_the_own_group(budget):
         point_groups=torch.from_numpy(point_groups),
         budget_bytes=budget,
     )
-    assert_found(
-        found, oracle.nearest(queries.numpy(), points.numpy(), 6, query_groups, point_groups)
-    )
+    assert_found(found, oracle.nearest(queries.numpy(), points.numpy(), 6, query_groups, point_groups))
 
 
 @pytest.mark.parametrize("n", [1, 2, 16, 17, 333])
@@ -67,9 +65,7 @@ def test_within_matches_loops(n, budget):
     expected = oracle.nearest_within(points.numpy(), 9, groups, membership)
     assert_found(found, expected)
     np.testing.assert_allclose(found.class_distances.numpy(), expected[2], rtol=1e-12)
-    assert_found(
-        nearest_within(points, 9, budget_bytes=budget), oracle.nearest_within(points.numpy(), 9)
-    )
+    assert_found(nearest_within(points, 9, budget_bytes=budget), oracle.nearest_within(points.numpy(), 9))
 
 
 def test_classes_far_from_every_neighbour_are_found_too():

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ddsfl.compute.candidates import PairedProposals, prepare, propose, propose_bytes
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 
-#: Columns whose best score is looked at first; only the members of the best groups are looked at again.
-GROUP = 16
-#: Points a block of products spans at most.
-BLOCK_COLUMNS = 2**14
+#: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
+CACHED_BYTES = 2**22
+#: Points ranked at once.
+RANKED_ROWS = 4096
 
 
 class Neighbours(NamedTuple):
@@ -77,15 +78,11 @@ def nearest(
     """
     _check(queries, points, k)
     if (query_groups is None) != (point_groups is None):
-        raise ValueError(
-            "query_groups and point_groups belong together; only one of them was given."
-        )
+        raise ValueError("query_groups and point_groups belong together; only one of them was given.")
     if query_groups is not None and point_groups is not None:
         _check_groups("query_groups", query_groups, queries)
         _check_groups("point_groups", point_groups, points)
-    return _search(
-        queries, _prepare(points, point_groups), k, _enough(k), query_groups, budget_bytes
-    )
+    return _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
 
 
 def nearest_within(
@@ -114,20 +111,15 @@ def nearest_within(
     if groups is not None:
         # Points of no group become groups of one, beyond the numbers in use, so that none finds itself.
         alone = torch.where(groups < 0, groups.max() + 1 + alone, groups)
-    ready = _prepare(points, alone)
-    found = _search(points, ready, k, _enough(k), alone, budget_bytes)
+    found = _search_within(points, k, alone, budget_bytes)
     if membership is None:
         return WithinNeighbours(*found, None)
-    if (
-        membership.shape[:1] != points.shape[:1]
-        or membership.ndim != 2
-        or membership.dtype != torch.bool
-    ):
+    if membership.shape[:1] != points.shape[:1] or membership.ndim != 2 or membership.dtype != torch.bool:
         raise ValueError(
             f"membership has shape {tuple(membership.shape)} and {membership.dtype}; expected "
             f"({len(points)}, classes) and torch.bool."
         )
-    return WithinNeighbours(*found, _class_distances(ready, found, alone, membership, budget_bytes))
+    return WithinNeighbours(*found, _class_distances(points, found, alone, membership, budget_bytes))
 
 
 def _check(queries: Tensor, points: Tensor, k: int) -> None:
@@ -153,92 +145,66 @@ def _enough(k: int) -> int:
     return k + 2 + k // 8
 
 
-class _Prepared(NamedTuple):
-    """Points ready for products: centred, padded to whole groups of columns."""
-
-    points: Tensor  # (N, P) as given
-    centre: Tensor  # (P,)
-    centred: Tensor  # (padded N, P)
-    offsets: Tensor  # (padded N,) -|y|^2 / 2; -inf for padding, which therefore never wins
-    groups: Tensor | None  # (padded N,)
-
-
-def _prepare(points: Tensor, groups: Tensor | None) -> _Prepared:
-    # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
-    centre = points.mean(0) if len(points) else points.new_zeros(points.shape[1])
-    padded = -(-max(len(points), 1) // GROUP) * GROUP
-    centred = points.new_zeros(padded, points.shape[1])
-    torch.sub(points, centre, out=centred[: len(points)])
-    offsets = points.new_full((padded,), -torch.inf)
-    offsets[: len(points)] = centred[: len(points)].square().sum(1) / -2
-    if groups is not None:
-        groups = torch.nn.functional.pad(groups, (0, padded - len(points)), value=-1)
-    return _Prepared(points, centre, centred, offsets, groups)
-
-
 def _search(
-    queries: Tensor, ready: _Prepared, k: int, count: int, groups: Tensor | None, budget_bytes: int
+    queries: Tensor,
+    points: Tensor,
+    k: int,
+    count: int,
+    query_groups: Tensor | None,
+    point_groups: Tensor | None,
+    budget_bytes: int,
 ) -> Neighbours:
     """Propose ``count`` candidates a query, rank them exactly, repeat with more where not certain."""
-    distances = queries.new_full((len(queries), k), torch.inf)
-    indices = torch.full((len(queries), k), -1, device=queries.device)
-    if not len(ready.points):
-        return Neighbours(distances, indices)
+    found = _nobody(queries, k)
+    if not len(points):
+        return found
     certain = torch.empty(len(queries), dtype=torch.bool, device=queries.device)
-    columns = min(len(ready.centred), BLOCK_COLUMNS)
-    # A row holds its scores, their mask and the members of its best groups.
-    row_bytes = columns * (queries.element_size() + 2) + 4 * count * GROUP * queries.element_size()
+    prepared = prepare(points, point_groups)
+    row_bytes = propose_bytes(len(points), count, queries.element_size())
     for block in slices(len(queries), rows_within(row_bytes, budget_bytes)):
-        centred = queries[block] - ready.centre
-        scores, candidates = _propose(
-            centred, ready, count, columns, None if groups is None else groups[block]
-        )
-        found = _rank(queries[block], ready.points, scores, candidates, k, budget_bytes)
-        distances[block], indices[block] = found
-        certain[block] = _certify(centred, found.distances[:, -1], scores[:, -1])
+        own = None if query_groups is None else query_groups[block]
+        scores, candidates = propose(queries[block], prepared, count, own)
+        ranked = _rank(queries[block], points, scores, candidates, k, budget_bytes)
+        found.distances[block], found.indices[block] = ranked
+        certain[block] = _certify(queries[block] - prepared.centre, ranked, scores)
     again = torch.nonzero(~certain).squeeze(1)
-    if len(again) and count < len(ready.centred):
-        regroup = None if groups is None else groups[again]
-        found = _search(queries[again], ready, k, 8 * count, regroup, budget_bytes)
-        distances[again], indices[again] = found
-    return Neighbours(distances, indices)
+    if len(again) and count < len(points):
+        del prepared
+        own = None if query_groups is None else query_groups[again]
+        retry = _search(queries[again], points, k, 8 * count, own, point_groups, budget_bytes)
+        found.distances[again], found.indices[again] = retry
+    return found
 
 
-def _propose(
-    centred: Tensor, ready: _Prepared, count: int, columns: int, groups: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` highest scores x'y - |y|^2 / 2 a query and whose they are, highest first."""
-    best = centred.new_empty(len(centred), 0)
-    whose = torch.empty(len(centred), 0, dtype=torch.int64, device=centred.device)
-    for block in slices(len(ready.centred), columns):
-        scores = torch.addmm(ready.offsets[block], centred, ready.centred[block].T)
-        if groups is not None and ready.groups is not None:
-            own = groups[:, None] == ready.groups[None, block]
-            scores.masked_fill_(own.logical_and_((groups >= 0)[:, None]), -torch.inf)
-        values, positions = _highest(scores, count)
-        best, whose = torch.cat([best, values], 1), torch.cat([whose, positions + block.start], 1)
-        best, order = best.topk(min(count, best.shape[1]), 1)
-        whose = whose.gather(1, order)
-    return best, whose
+def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
+    """Do what `_search` does for points among themselves, on the CPU with half of the products."""
+    count = _enough(k)
+    table_bytes = PairedProposals.table_bytes(len(points), count, points.element_size())
+    if points.device.type != "cpu" or table_bytes > budget_bytes * 3 // 4:
+        return _search(points, points, k, count, groups, groups, budget_bytes)
+    found = _nobody(points, k)
+    certain = torch.empty(len(points), dtype=torch.bool)
+    centre = points.mean(0)
+    proposals = PairedProposals(points, count, groups, budget_bytes - table_bytes)
+    for block in slices(len(points), RANKED_ROWS):
+        rows = proposals.order[block]
+        scores, candidates = proposals.best(block)
+        ranked = _rank(points[rows], points, scores, candidates, k, budget_bytes)
+        found.distances[rows], found.indices[rows] = ranked
+        certain[rows] = _certify(points[rows] - centre, ranked, scores)
+    again = torch.nonzero(~certain).squeeze(1)
+    if len(again) and count < len(points):
+        del proposals
+        own = groups[again]
+        retry = _search(points[again], points, k, 8 * count, own, groups, budget_bytes)
+        found.distances[again], found.indices[again] = retry
+    return found
 
 
-def _highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` highest of each row and their columns, in any order.
-
-    The ``count`` highest values of a row lie in the ``count`` groups with the highest maxima, so a plain
-    topk over all columns, which is slow, is not needed. Groups are strided for the maximum to vectorise.
-    """
-    rows, columns = scores.shape
-    groups = columns // GROUP
-    if count >= groups:
-        values, positions = scores.topk(min(count, columns), 1)
-        return values, positions
-    maxima = scores.view(rows, GROUP, groups).amax(1)
-    chosen = maxima.topk(count, 1, sorted=False).indices
-    members = torch.arange(0, columns, groups, device=scores.device)[:, None] + chosen[:, None, :]
-    members = members.flatten(1)
-    values, order = scores.gather(1, members).topk(count, 1, sorted=False)
-    return values, members.gather(1, order)
+def _nobody(queries: Tensor, k: int) -> Neighbours:
+    """Return the answer to queries that found nothing."""
+    distances = queries.new_full((len(queries), k), torch.inf)
+    return Neighbours(distances, torch.full(distances.shape, -1, device=queries.device))
 
 
 def _rank(
@@ -247,6 +213,8 @@ def _rank(
     """Return the ``k`` nearest of the candidates by plain differences, ties by the smaller index."""
     candidates = candidates.masked_fill(scores == -torch.inf, len(points)).sort(1).values
     distances = queries.new_empty(candidates.shape)
+    if queries.device.type == "cpu":
+        budget_bytes = min(budget_bytes, CACHED_BYTES)
     pairs = rows_within(2 * queries.shape[1] * queries.element_size(), budget_bytes)
     columns = min(pairs, candidates.shape[1])
     for part in slices(candidates.shape[1], columns):
@@ -263,40 +231,37 @@ def _rank(
     )
 
 
-def _certify(centred: Tensor, farthest: Tensor, lowest: Tensor) -> Tensor:
-    """Return for which queries no point outside the candidates can be nearer than ``farthest``.
+def _certify(centred: Tensor, ranked: Neighbours, scores: Tensor) -> Tensor:
+    """Return for which queries no point outside the candidates can belong among the ranked ones.
 
-    ``lowest`` is the lowest score among a query's candidates: every other point has at most this score,
-    so its distance is at least |x|^2 - 2 lowest less the rounding of the product. A point nearer than
-    ``farthest`` has at most the length |x| + sqrt(farthest), so its product rounds by at most P units of
-    (|x| + |y|)^2, and the two plain distances by P units of their own. If the lowest score is -inf, all
-    admissible points are candidates.
+    Such a point has at most the lowest score of the candidates, so its distance is at least -2 times
+    that, less the rounding of the product. To be nearer than the farthest ranked point it must not be
+    longer than |x| + sqrt(farthest), so that its product rounds by at most P units of (|x| + |y|)^2; the
+    two plain distances round by P units of their own. If the lowest score is -inf, all admissible
+    points are candidates.
     """
-    energy = centred.square().sum(1)
-    reach = (2 * energy.sqrt() + farthest.sqrt()).square()
-    rounding = (centred.shape[1] + 8) * torch.finfo(centred.dtype).eps / 2 * (reach + 2 * farthest)
-    return (lowest == -torch.inf) | (energy - 2 * lowest - rounding > farthest)
+    farthest, lowest = ranked.distances[:, -1], scores[:, -1]
+    reach = (2 * centred.square().sum(1).sqrt() + farthest.sqrt()).square() + 2 * farthest
+    rounding = (centred.shape[1] + 8) * torch.finfo(centred.dtype).eps / 2 * reach
+    return (lowest == -torch.inf) | (-2 * lowest - rounding > farthest)
 
 
 def _class_distances(
-    ready: _Prepared, found: Neighbours, groups: Tensor, membership: Tensor, budget_bytes: int
+    points: Tensor, found: Neighbours, groups: Tensor, membership: Tensor, budget_bytes: int
 ) -> Tensor:
     """Return the squared distances (N, C) to the nearest admissible point of each class.
 
     Most classes are met among the neighbours already found; only the others are searched for.
     """
-    points = ready.points
     distances = points.new_full(membership.shape, torch.inf)
     for column in range(membership.shape[1]):
         members = membership[:, column]
         met = members[found.indices.clamp(min=0)] & (found.indices >= 0)
         distances[:, column] = found.distances.masked_fill(~met, torch.inf).amin(1)
-        queries = torch.nonzero(~met.any(1)).squeeze(1)
-        others = torch.nonzero(members).squeeze(1)
-        if len(queries) and len(others):
-            class_ready = _prepare(points[others], groups[others])
-            nearest_member = _search(
-                points[queries], class_ready, 1, _enough(1), groups[queries], budget_bytes
-            )
-            distances[queries, column] = nearest_member.distances[:, 0]
+        rest = torch.nonzero(~met.any(1)).squeeze(1)
+        ours = torch.nonzero(members).squeeze(1)
+        if len(rest) and len(ours):
+            own, theirs = groups[rest], groups[ours]
+            nearest_member = _search(points[rest], points[ours], 1, _enough(1), own, theirs, budget_bytes)
+            distances[rest, column] = nearest_member.distances[:, 0]
     return distances

@@ -1,0 +1,210 @@
+"""Candidates for nearest neighbours, proposed by matrix products (`knn.py` decides among them).
+
+A score of a query x and a point y is ``x'y - |x|^2 / 2 - |y|^2 / 2``, minus half their squared distance:
+the higher, the nearer. Points that a query may not find have the score -inf.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import slices
+
+#: Columns that are first looked at together, by their highest score.
+GROUP = 16
+#: Points that one block of products spans at most.
+BLOCK_COLUMNS = 2**14
+#: Rows and columns of a block whose products serve both sides: small enough to stay in the cache.
+BLOCK_PAIRS = 2048
+#: Slots of a point for each candidate it needs; fewer are tidied more often, more take memory.
+SLOTS = 4
+
+
+class Prepared(NamedTuple):
+    """Points ready for products: centred, padded to whole groups of columns.
+
+    Attributes
+    ----------
+    centre : (P,) mean of the points; subtracting it changes no distance but shortens the vectors, and
+        with them the rounding of the products.
+    centred : (M, P), M a multiple of GROUP, the padding 0.
+    offsets : (M,) -|y|^2 / 2, for the padding -inf.
+    groups : (M,) or None.
+    """
+
+    centre: Tensor
+    centred: Tensor
+    offsets: Tensor
+    groups: Tensor | None
+
+
+def prepare(points: Tensor, groups: Tensor | None) -> Prepared:
+    """Return ``points`` ready for products."""
+    centre = points.mean(0)
+    padding = -len(points) % GROUP
+    centred = torch.nn.functional.pad(points - centre, (0, 0, 0, padding))
+    offsets = centred.square().sum(1) / -2
+    offsets[len(points) :] = -torch.inf
+    if groups is not None:
+        groups = torch.nn.functional.pad(groups, (0, padding), value=-1)
+    return Prepared(centre, centred, offsets, groups)
+
+
+def propose(queries: Tensor, prepared: Prepared, count: int, groups: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` highest scores of each query and whose they are, highest first.
+
+    Fewer come back only where there are fewer points (padding included).
+    """
+    queries = queries - prepared.centre
+    best = queries.new_empty(len(queries), 0)
+    whose = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
+    for block in slices(len(prepared.centred), BLOCK_COLUMNS):
+        scores = torch.addmm(prepared.offsets[block], queries, prepared.centred[block].T)
+        if groups is not None and prepared.groups is not None:
+            own = groups[:, None] == prepared.groups[None, block]
+            scores.masked_fill_(own.logical_and_((groups >= 0)[:, None]), -torch.inf)
+        values, columns = highest(scores, count)
+        best, whose = torch.cat([best, values], 1), torch.cat([whose, columns + block.start], 1)
+        best, order = best.topk(min(count, best.shape[1]), 1)
+        whose = whose.gather(1, order)
+    return best.sub_(queries.square().sum(1, keepdim=True) / 2), whose
+
+
+def propose_bytes(n_points: int, count: int, item_bytes: int) -> int:
+    """Return the working memory that `propose` takes for each query."""
+    columns = min(n_points + GROUP, BLOCK_COLUMNS)
+    return columns * (item_bytes + 2) + 4 * count * GROUP * (item_bytes + 8)
+
+
+def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the ``count`` highest values of each row and their columns, in any order.
+
+    They lie in the ``count`` groups of columns with the highest maxima, so the slow topk over all columns
+    is not needed. A group's columns lie far apart, which lets the maximum run over contiguous memory.
+    """
+    columns = scores.shape[1]
+    groups = columns // GROUP
+    if count >= groups:
+        values, positions = scores.topk(min(count, columns), 1)
+        return values, positions
+    chosen = scores.unflatten(1, (GROUP, groups)).amax(1).topk(count, 1, sorted=False).indices
+    members = torch.arange(0, columns, groups, device=scores.device)[:, None] + chosen[:, None, :]
+    members = members.flatten(1)
+    values, order = scores.gather(1, members).topk(count, 1, sorted=False)
+    return values, members.gather(1, order)
+
+
+class PairedProposals:
+    """The highest scores of every point among the others, each product computed once for both sides.
+
+    Every point has slots for candidates. A block of products is held against the score that a new
+    candidate must beat, on both sides, and what beats it takes a free slot; when the slots run out, the
+    ``count`` highest stay and the score to beat rises. After a few blocks hardly anything beats it,
+    and the time left is that of the products. Points are visited in random order (which never changes
+    the highest scores), so that no block is much nearer to a point than the blocks before it were.
+
+    For the CPU: on CUDA, where products are cheap, asking for the number of hits costs more than it saves.
+
+    Attributes
+    ----------
+    order : (N,) the point that each row of the tables stands for.
+    """
+
+    def __init__(self, points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> None:
+        padding = -len(points) % GROUP
+        padded = len(points) + padding
+        self.order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
+        self._count = count
+        self._groups = torch.nn.functional.pad(groups[self.order], (0, padding), value=-1)
+        self._scores = points.new_full((padded, SLOTS * count), -torch.inf)
+        self._whose = torch.zeros(padded, SLOTS * count, dtype=torch.int32)
+        self._filled = torch.zeros(padded, dtype=torch.int64)
+        self._starts = torch.arange(0, self._scores.numel(), SLOTS * count)
+        self._to_beat = points.new_full((padded,), -torch.inf)
+        # Two more columns put the offsets a, b of both sides into the product: [x, a, 1]'[y, 1, b].
+        left = points.new_zeros(padded, points.shape[1] + 2)
+        torch.index_select(points, 0, self.order, out=left[: len(points), :-2])
+        left[: len(points), :-2] -= points.mean(0)
+        left[:, -2] = left.square().sum(1) / -2
+        left[len(points) :, -2] = -torch.inf
+        left[:, -1] = 1
+        side = min(BLOCK_PAIRS, int((budget_bytes / (4 * points.element_size())) ** 0.5))
+        self._visit_pairs(left, max(GROUP, side // GROUP * GROUP))
+
+    @staticmethod
+    def table_bytes(n_points: int, count: int, item_bytes: int) -> int:
+        """Return the memory that the slots of all points take."""
+        return n_points * SLOTS * count * (item_bytes + 4)
+
+    def best(self, block: slice) -> tuple[Tensor, Tensor]:
+        """Return the highest scores of the points ``order[block]`` and whose they are, highest first."""
+        self._tidy(block)
+        whose = self._whose[block, : self._count].long().clamp_(max=len(self.order) - 1)
+        return self._scores[block, : self._count], self.order[whose]
+
+    def _visit_pairs(self, left: Tensor, side: int) -> None:
+        for columns in slices(len(left), side):
+            right = left[columns].clone()
+            right[:, -2:] = right[:, -2:].flip(1)
+            for rows in slices(len(left), side):
+                if rows.start >= columns.start:
+                    scores = left[rows] @ right.T
+                    maxima = scores.unflatten(1, (GROUP, -1)).amax(1)
+                    self._take(rows, columns, scores, maxima)
+                    if rows != columns:
+                        maxima = scores.unflatten(0, (GROUP, -1)).amax(0).T.contiguous()
+                        self._take(columns, rows, scores.T, maxima)
+
+    def _take(self, rows: slice, columns: slice, scores: Tensor, maxima: Tensor) -> None:
+        """Put those ``columns`` into slots of ``rows`` whose scores beat what is there."""
+        n_slots = self._scores.shape[1]
+        room = n_slots - self._count
+        to_beat = self._to_beat[rows]
+        beats = maxima > to_beat[:, None]
+        if int(beats.sum(1).max()) > room:
+            return self._merge(rows, columns, scores)
+        hit, group = beats.nonzero(as_tuple=True)
+        steps = torch.arange(0, scores.shape[1], maxima.shape[1])
+        members = group[:, None] + steps
+        # Flat places in memory: one index is far faster than two, whichever way the block lies.
+        across, along = scores.stride()
+        values = scores.as_strided((scores.numel(),), (1,)).take(hit[:, None] * across + members * along)
+        kept = (values > to_beat[hit, None]).view(-1).nonzero().squeeze(1)
+        row, column, value = hit[kept // GROUP], members.view(-1)[kept], values.view(-1)[kept]
+        admissible = (self._groups[rows][row] != self._groups[columns][column]).nonzero().squeeze(1)
+        if len(admissible) < len(row):
+            row, column, value = row[admissible], column[admissible], value[admissible]
+        new = torch.bincount(row, minlength=len(maxima))
+        if int(new.max()) > room:
+            return self._merge(rows, columns, scores)
+        if int((self._filled[rows] + new).max()) > n_slots:
+            self._tidy(rows)
+        # Rows come in order, so a hit's slot is its place among all hits less where its row began.
+        began = new.cumsum(0) - new
+        place = torch.arange(len(row)) + ((self._filled[rows] - began) + self._starts[rows])[row]
+        self._scores.view(-1)[place] = value
+        self._whose.view(-1)[place] = (column + columns.start).int()
+        self._filled[rows] += new
+        return None
+
+    def _merge(self, rows: slice, columns: slice, scores: Tensor) -> None:
+        """Do the same without counting on few hits: for a point's first block, and for odd ones."""
+        own = self._groups[rows, None] == self._groups[None, columns]
+        values, whose = highest(scores.contiguous().masked_fill(own, -torch.inf), self._count)
+        self._tidy(rows)
+        free = slice(self._count, self._count + values.shape[1])
+        self._scores[rows, free] = values
+        self._whose[rows, free] = (whose + columns.start).int()
+        self._tidy(rows)
+
+    def _tidy(self, rows: slice) -> None:
+        """Keep the highest candidates of each point, in order, and free the other slots."""
+        values, order = self._scores[rows].topk(self._count, 1)
+        self._whose[rows, : self._count] = self._whose[rows].gather(1, order)
+        self._scores[rows] = -torch.inf
+        self._scores[rows, : self._count] = values
+        self._filled[rows] = self._count
+        self._to_beat[rows] = values[:, -1]
