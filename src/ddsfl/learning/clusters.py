@@ -1,0 +1,270 @@
+"""Clusters of patches that a linear SVM tells from other classes (the paper's SVM exemplars).
+
+N patches, P inputs, C classes, S clusters, M members a cluster at most. A cluster belongs to one
+class; its members are rows of the patches. One round trains an SVM a cluster on one half of the
+patches and tests it on the other, where it finds new members or is removed.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.kmeans import kmeans
+from ddsfl.compute.svm import LinearSolution, fit_batch
+
+#: Score above which a patch counts as fired (a footnote of the paper).
+FIRING = -1.0
+
+
+class Clusters(NamedTuple):
+    """S clusters, each of one class.
+
+    Attributes
+    ----------
+    members : (S, M) int64, rows of the patches, -1 where a cluster has fewer than M members.
+    labels : (S,) int64, the class of each cluster.
+    """
+
+    members: Tensor
+    labels: Tensor
+
+    def where(self, which: Tensor) -> Clusters:
+        """Return the clusters ``which`` (S,), bool."""
+        return Clusters(self.members[which], self.labels[which])
+
+
+class Firing(NamedTuple):
+    """What the SVMs of S clusters fire on among the held-out patches.
+
+    Attributes
+    ----------
+    counts : (S, C) int64, how many held-out patches of each class fire.
+    sizes : (C,) int64, how many there are.
+    best : (S, M) int64, the patches of the cluster's own class with the highest scores, best first,
+        fired or not; -1 where the class has fewer.
+    """
+
+    counts: Tensor
+    sizes: Tensor
+    best: Tensor
+
+
+def split_halves(membership: Tensor, groups: Tensor | None, generator: torch.Generator) -> Tensor:
+    """Return which patches (N,) are in the first half; images stay whole, classes are halved.
+
+    An image goes by its rarest class, so that each class comes out as even as its images allow. A
+    class that stands on one side all the same (it may have one image only) is split by patch.
+    """
+    n_patches, n_classes = membership.shape
+    if groups is None:
+        images = torch.arange(n_patches, device=membership.device)
+    else:
+        images = torch.unique(groups, return_inverse=True)[1]
+    n_images = int(images.max()) + 1
+    carried = torch.zeros(n_images, n_classes, dtype=torch.int64, device=membership.device)
+    carried = carried.index_add_(0, images, membership.to(torch.int64)) > 0
+    rarest = torch.where(carried, carried.sum(0), n_images + 1).argmin(1)
+    order = torch.randperm(n_images, generator=generator).to(membership.device)
+    is_first = torch.empty(n_images, dtype=torch.bool, device=membership.device)
+    is_first[order] = _ranks(rarest[order]) % 2 == 0
+    half = is_first[images]
+    for label in range(n_classes):
+        own = membership[:, label].nonzero().squeeze(1)
+        if bool(half[own].all()) or not bool(half[own].any()):
+            half[own] = torch.arange(len(own), device=half.device) % 2 == 0
+    return half
+
+
+def start_clusters(
+    patches: Tensor,
+    membership: Tensor,
+    half: Tensor,
+    n_clusters: int | None,
+    min_members: int,
+    max_members: int,
+    generator: torch.Generator,
+) -> Clusters:
+    """Cluster each class by k-means within ``half`` (N,), bool; members are those near the centre.
+
+    ``n_clusters`` a class, None for one in 50 patches of the class. Clusters of fewer than
+    ``min_members`` are left out, as long as the class has a larger one.
+    """
+    members, labels = [], []
+    for label in range(membership.shape[1]):
+        own = (membership[:, label] & half).nonzero().squeeze(1)
+        wanted = n_clusters or max(1, round(int(membership[:, label].sum()) / 50))
+        found = kmeans(patches[own], min(wanted, len(own)), generator=generator)
+        near_first = (patches[own] - found.centres[found.labels]).square().sum(1).argsort(stable=True)
+        cluster = found.labels[near_first]
+        rank = _ranks(cluster)
+        chosen = own.new_full((len(found.centres), max_members), -1)
+        close = rank < max_members
+        chosen[cluster[close], rank[close]] = own[near_first[close]]
+        sizes = torch.bincount(cluster, minlength=len(chosen))
+        chosen = chosen[sizes >= sizes.max().clamp(max=min_members)]
+        members.append(chosen)
+        labels.append(chosen.new_full((len(chosen),), label))
+    return Clusters(torch.cat(members), torch.cat(labels))
+
+
+def train(
+    patches: Tensor,
+    membership: Tensor,
+    half: Tensor,
+    clusters: Clusters,
+    C: float,
+    n_negatives: int,
+    generator: torch.Generator,
+) -> LinearSolution:
+    """Train an SVM a cluster: its members against random patches of ``half`` without its class.
+
+    The negatives are drawn once a class and round and serve all its clusters.
+    """
+    weights = patches.new_zeros(len(clusters.labels), patches.shape[1])
+    biases = patches.new_zeros(len(weights))
+    for label in range(membership.shape[1]):
+        mine = (clusters.labels == label).nonzero().squeeze(1)
+        lacking = ~membership[:, label]
+        pool = (lacking & half).nonzero().squeeze(1)
+        if len(pool) == 0:  # every other class has one patch, and it is on the other side
+            pool = lacking.nonzero().squeeze(1)
+        if len(pool) > n_negatives:
+            pool = pool[torch.randperm(len(pool), generator=generator)[:n_negatives].to(pool.device)]
+        members = clusters.members[mine]
+        solution = fit_batch(patches[members.clamp(min=0)], (members >= 0).to(patches), C, patches[pool])
+        weights[mine], biases[mine] = solution
+    return LinearSolution(weights, biases)
+
+
+def fire(
+    patches: Tensor,
+    membership: Tensor,
+    held_out: Tensor,
+    planes: LinearSolution,
+    labels: Tensor,
+    max_members: int,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> Firing:
+    """Test the SVMs on the patches ``held_out`` (N,), bool."""
+    rows = held_out.nonzero().squeeze(1)
+    tested, carried = patches[rows], membership[rows]
+    weights, biases = planes
+    counts = patches.new_zeros(len(labels), membership.shape[1])
+    best = rows.new_full((len(labels), max_members), -1)
+    depth = min(max_members, len(rows))
+    for chunk in slices(len(labels), rows_within(24 * len(rows), budget_bytes)):
+        scores = torch.addmm(biases[chunk, None], weights[chunk], tested.T)
+        counts[chunk] = (scores > FIRING).to(patches) @ carried.to(patches)
+        own = scores.masked_fill_(~carried.T[labels[chunk]], -torch.inf).topk(depth)
+        best[chunk, :depth] = torch.where(own.values > -torch.inf, rows[own.indices], -1)
+    return Firing(counts.to(torch.int64), carried.sum(0), best)
+
+
+def is_discriminative(firing: Firing, labels: Tensor, min_members: int, many: int | float) -> Tensor:
+    """Return which clusters (S,) may stay.
+
+    A cluster goes if it fires on fewer than ``min_members`` patches of its own class, or on many
+    patches of more than half of all classes. Many are ``many`` patches, if it is an integer, else
+    ``many`` times the share that fires in the cluster's own class.
+
+    >>> firing = Firing(torch.tensor([[6, 1, 0], [6, 5, 4], [2, 0, 0]]), torch.tensor([9] * 3), None)
+    >>> is_discriminative(firing, torch.tensor([0, 0, 0]), 3, 0.5)
+    tensor([ True, False, False])
+    """
+    own = firing.counts.gather(1, labels[:, None])
+    if isinstance(many, Integral):
+        fires_many = firing.counts >= many
+    else:
+        shares = firing.counts / firing.sizes.clamp(min=1)
+        fires_many = shares >= many * shares.gather(1, labels[:, None])
+    is_common = 2 * fires_many.sum(1) > firing.counts.shape[1]
+    return (own.squeeze(1) >= min_members) & ~is_common
+
+
+def refine(
+    patches: Tensor,
+    membership: Tensor,
+    half: Tensor,
+    clusters: Clusters,
+    *,
+    C: float,
+    n_negatives: int,
+    min_members: int,
+    max_members: int,
+    many: int | float,
+    max_rounds: int,
+    generator: torch.Generator,
+) -> tuple[Clusters, int, Tensor]:
+    """Train on one half, test on the other, swap, until nothing changes or for ``max_rounds``.
+
+    A class that would lose all its clusters keeps its best one, so that learning can go on.
+
+    Returns
+    -------
+    clusters : those that remain, with their last members.
+    n_rounds : rounds it took.
+    rescued : (C,) bool, which classes kept a cluster that should have gone.
+    """
+    rescued = torch.zeros(membership.shape[1], dtype=torch.bool, device=patches.device)
+    previous = None  # the members two halves ago, which lie in the half that is tested now
+    for n_rounds in range(1, max_rounds + 1):  # noqa: B007
+        planes = train(patches, membership, half, clusters, C, n_negatives, generator)
+        firing = fire(patches, membership, ~half, planes, clusters.labels, max_members)
+        stays = is_discriminative(firing, clusters.labels, min_members, many)
+        spared = _best_of_lost_classes(firing, clusters.labels, stays, min_members)
+        rescued[clusters.labels[spared]] = True
+        stays[spared] = True
+
+        fired = firing.counts.gather(1, clusters.labels[:, None])
+        fired[spared] = fired[spared].clamp(min=min_members)
+        is_fired = torch.arange(max_members, device=fired.device) < fired
+        found = torch.where(is_fired, firing.best, -1)
+        found = torch.where((found >= 0).any(1, keepdim=True), found, clusters.members)
+        settled = bool(stays.all()) and previous is not None and torch.equal(found, previous)
+        previous = clusters.members[stays]
+        clusters, half = Clusters(found, clusters.labels).where(stays), ~half
+        if settled:
+            break
+    return clusters, n_rounds, rescued
+
+
+def nearest_to_centre(patches: Tensor, clusters: Clusters) -> Tensor:
+    """Return the member (S,) of each cluster that is nearest to the mean of its members."""
+    is_member = clusters.members >= 0
+    members = patches[clusters.members.clamp(min=0)]
+    weights = is_member.to(patches)[:, :, None]
+    centres = (members * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+    lengths = (members - centres).square().sum(2).masked_fill(~is_member, torch.inf)
+    return clusters.members.gather(1, lengths.argmin(1, keepdim=True)).squeeze(1)
+
+
+def _best_of_lost_classes(firing: Firing, labels: Tensor, stays: Tensor, min_members: int) -> Tensor:
+    """Return one cluster of each class none of whose clusters stays: the most its own."""
+    shares = firing.counts / firing.sizes.clamp(min=1)
+    own = shares.gather(1, labels[:, None]).squeeze(1)
+    merit = own / shares.mean(1).clamp(min=1e-12)  # between 0 and C
+    enough = firing.counts.gather(1, labels[:, None]).squeeze(1) >= min_members
+    merit = merit + enough * shares.shape[1]
+    merit = torch.where(labels == torch.arange(shares.shape[1], device=labels.device)[:, None], merit, -1)
+    held = torch.zeros(shares.shape[1], dtype=torch.bool, device=labels.device)
+    held[labels[stays]] = True
+    return merit.argmax(1)[~held]
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Return for each of some small integers how many equal ones stand before it.
+
+    >>> _ranks(torch.tensor([4, 2, 4, 4, 2]))
+    tensor([0, 0, 1, 2, 1])
+    """
+    order = torch.argsort(values, stable=True)
+    sizes = torch.bincount(values)
+    starts = (sizes.cumsum(0) - sizes)[values[order]]
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(len(values), device=values.device) - starts
+    return ranks
