@@ -12,11 +12,7 @@ def nearest(queries, points, k, query_groups=None, point_groups=None):
     for i, query in enumerate(queries):
         found = []
         for j, point in enumerate(points):
-            own = (
-                query_groups is not None
-                and query_groups[i] >= 0
-                and query_groups[i] == point_groups[j]
-            )
+            own = query_groups is not None and query_groups[i] >= 0 and query_groups[i] == point_groups[j]
             if not own:
                 found.append((float(np.sum((query - point) ** 2)), j))
         for rank, (distance, j) in enumerate(sorted(found)[:k]):
@@ -39,7 +35,5 @@ def nearest_within(points, k, groups=None, membership=None):
             distances[i, rank], indices[i, rank] = distance, j
         if membership is not None:
             for distance, j in found:
-                class_distances[i, membership[j]] = np.minimum(
-                    class_distances[i, membership[j]], distance
-                )
+                class_distances[i, membership[j]] = np.minimum(class_distances[i, membership[j]], distance)
     return distances, indices, class_distances

@@ -114,9 +114,7 @@ def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_by
     return sampled[chosen.to(points.device)]
 
 
-def _update(
-    points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int
-) -> Tensor:
+def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int) -> Tensor:
     """Return the mean of each cluster's points; empty clusters take the farthest points."""
     counts = torch.bincount(labels, minlength=len(centres))
     # Sums run in the points' order within a cluster, whatever the device and the blocks: adding in
