@@ -145,9 +145,7 @@ def test_objective_may_use_autograd():
 
 def test_points_keep_shape_and_dtype():
     target = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    found = minimise(
-        lambda x: Evaluation(((x - target) ** 2).sum(), 2 * (x - target)), torch.zeros(2, 3)
-    )
+    found = minimise(lambda x: Evaluation(((x - target) ** 2).sum(), 2 * (x - target)), torch.zeros(2, 3))
     assert found.point.dtype == torch.float32
     torch.testing.assert_close(found.point, target, rtol=0, atol=1e-4)
 
@@ -160,9 +158,7 @@ def test_undefined_region_is_walked_around():
 
     found = minimise(barrier, torch.full((3,), 0.5, dtype=torch.float64), tolerance=1e-9)
     assert found.converged
-    torch.testing.assert_close(
-        found.point, torch.full((3,), 1e-3, dtype=torch.float64), rtol=1e-4, atol=0
-    )
+    torch.testing.assert_close(found.point, torch.full((3,), 1e-3, dtype=torch.float64), rtol=1e-4, atol=0)
     assert all(math.isfinite(row["objective"]) for row in found.trace)
 
 
@@ -256,6 +252,4 @@ def test_cuda_as_cpu():
     start = torch.full((9,), -1.2, dtype=torch.float64)
     found = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)
     assert found.point.is_cuda
-    torch.testing.assert_close(
-        found.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0
-    )
+    torch.testing.assert_close(found.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0)

@@ -150,9 +150,7 @@ def _evaluate(
         scalars[3:] = [torch.sum(gradient * direction), torch.sum(first_gradient * direction)]
     scalars += list(terms.values())
     on_device = [
-        s.detach().to(point.device, torch.float64).reshape(())
-        for s in scalars
-        if isinstance(s, Tensor)
+        s.detach().to(point.device, torch.float64).reshape(()) for s in scalars if isinstance(s, Tensor)
     ]
     transferred = iter(torch.stack(on_device).tolist())
     numbers = [next(transferred) if isinstance(s, Tensor) else float(s) for s in scalars]

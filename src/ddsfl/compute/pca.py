@@ -52,9 +52,7 @@ class Moments:
     def of(cls, X: Tensor, dtype: torch.dtype = torch.float64) -> Moments:
         """Return the moments of the rows of ``X`` (N, P)."""
         if X.ndim != 2:
-            raise ValueError(
-                f"X has shape {tuple(X.shape)}; expected two dimensions, (rows, inputs)."
-            )
+            raise ValueError(f"X has shape {tuple(X.shape)}; expected two dimensions, (rows, inputs).")
         return cls(X.shape[1], dtype, X.device).update(X)
 
     def update(self, X: Tensor) -> Moments:
