@@ -165,6 +165,7 @@ def test_lab_of_known_colours():
         (0, 255, 0): (87.73, -86.18, 83.18),
         (0, 0, 255): (32.30, 79.19, -107.86),
         (128, 128, 128): (53.59, 0, 0),
+        (64, 64, 64): (27.09, 0, 0),
         (10, 10, 10): (2.74, 0, 0),
     }
     for rgb, (lightness, a, b) in known.items():
@@ -298,6 +299,7 @@ def test_the_cache_is_bounded_and_shared_with_subsets(tmp_path, monkeypatch):
     assert [image.shape[2] for image in part] == [21, 20, 24]
     assert len(calls) == 5 + 2 * 3 + 1
     assert part.sources[2] is arrays[4]
+    assert part.subset([2]).sources[0] is arrays[4]
     assert [image.shape[2] for image in images[1:3]] == [21, 22]
     assert images[-1].shape[2] == 24
     with pytest.raises(IndexError):
