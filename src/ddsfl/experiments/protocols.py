@@ -119,9 +119,7 @@ def official_split(
     return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
 
 
-def _listed(
-    paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path
-) -> list[int]:
+def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path) -> list[int]:
     """Return the indices of the images that ``file`` lists, in its order."""
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
@@ -140,16 +138,13 @@ def _listed(
         ]
         if len(fits) > 1:
             raise ValueError(
-                f"{line} of {file} may mean {paths[fits[0]]} or {paths[fits[1]]}; "
-                "more of the path is needed."
+                f"{line} of {file} may mean {paths[fits[0]]} or {paths[fits[1]]}; more of the path is needed."
             )
         found += fits
         if not fits:
             missing.append(line)
     if missing:
-        raise ValueError(
-            f"{file} lists {len(missing)} image(s) that are not there, {missing[0]} for one."
-        )
+        raise ValueError(f"{file} lists {len(missing)} image(s) that are not there, {missing[0]} for one.")
     if not found:
         raise ValueError(f"{file} lists no images.")
     return list(dict.fromkeys(found))
