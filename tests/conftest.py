@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+# Threads that wait for each other on a busy machine cost more than they bring on problems this small.
+torch.set_num_threads(1)
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -121,7 +121,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
                 f"y has {len(targets)} labels; expected one for each of the {len(images)} images."
             )
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only, {self.classes_[0]!r}; expected at least two.")
+            raise ValueError(f"y holds one class only, {str(self.classes_[0])!r}; expected at least two.")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.settings_, self.seed_ = settings, seed
         membership = targets if self.multilabel_ else np.eye(len(self.classes_), dtype=bool)[targets]
