@@ -19,8 +19,9 @@ def assert_found(found, expected, exact=True):
 
 
 @pytest.fixture(autouse=True, params=[2**14, 112], ids=["one block", "many blocks"])
-def _columns(request, monkeypatch):
+def _blocks(request, monkeypatch):
     monkeypatch.setattr(candidates, "BLOCK_COLUMNS", request.param)
+    monkeypatch.setattr(candidates, "BLOCK_PAIRS", request.param)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -100,6 +101,28 @@ def test_equal_distances_are_ordered_by_index(dtype):
     assert_found(found, oracle.nearest_within(points.double().numpy(), 12), dtype == torch.float64)
 
 
+def test_points_in_no_random_order_are_found_too():
+    # Each block holds one dense cluster: what it offers beats all that its points have seen before.
+    centres = torch.arange(24, dtype=torch.float64).repeat_interleave(30)[:, None]
+    points = 10 * centres + draw(13, 720, 5)
+    groups = torch.arange(720) // 3
+    found = nearest_within(points, 25, groups=groups)
+    assert_found(found, oracle.nearest_within(points.numpy(), 25, groups.numpy()))
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_products_told_to_be_fast_do_not_spoil_the_answer(precision):
+    points = draw(14, 400, 64, torch.float32)
+    expected = nearest_within(points, 6)
+    torch.set_float32_matmul_precision(precision)
+    try:
+        found = nearest_within(points, 6)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert torch.equal(found.indices, expected.indices)
+    assert torch.equal(found.distances, expected.distances)
+
+
 def test_an_outlier_does_not_spoil_the_others():
     points = draw(8, 300, 8, torch.float32)
     points[17] = 1e6
@@ -136,6 +159,8 @@ def test_bad_arguments_are_named():
         nearest(points, points, 1, query_groups=groups)
     with pytest.raises(ValueError, match="groups has shape"):
         nearest_within(points, 1, groups=groups[:3])
+    with pytest.raises(ValueError, match=r"\(0, 3\)"):
+        nearest_within(points[:0], 1)
     with pytest.raises(ValueError, match="membership"):
         nearest_within(points, 1, membership=groups[:, None])
 

@@ -1,82 +1,88 @@
 """Candidates for nearest neighbours, proposed by matrix products (`knn.py` decides among them).
 
 A score of a query x and a point y is ``x'y - |x|^2 / 2 - |y|^2 / 2``, minus half their squared distance:
-the higher, the nearer. Points that a query may not find have the score -inf.
+the higher, the nearer. Points that a query may not find have the score -inf. The mean of the points is
+subtracted first, which changes no distance but shortens the vectors, and with them the rounding.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from ddsfl.compute.device import slices
+from ddsfl.compute.device import rows_within, slices
+
+#: For some queries (which ones) their highest scores, highest first, and the points that have them.
+Proposal = tuple[Tensor, Tensor, Tensor]
 
 #: Columns that are first looked at together, by their highest score.
 GROUP = 16
-#: Points that one block of products spans at most.
-BLOCK_COLUMNS = 2**14
-#: Rows and columns of a block whose products serve both sides: small enough to stay in the cache.
+#: Points that a block of products spans at most.
+BLOCK_COLUMNS = 2**15
+#: Bytes of such a block on a CPU: larger ones leave the cache, and the system clears them every time.
+CPU_BLOCK_BYTES = 2**25
+#: Rows and columns of a block whose products serve both sides.
 BLOCK_PAIRS = 2048
-#: Slots of a point for each candidate it needs; fewer are tidied more often, more take memory.
+#: Slots of a point for each candidate it needs: with fewer they are tidied more often.
 SLOTS = 4
 
 
-class Prepared(NamedTuple):
-    """Points ready for products: centred, padded to whole groups of columns.
+def propose(
+    queries: Tensor,
+    points: Tensor,
+    count: int,
+    query_groups: Tensor | None,
+    point_groups: Tensor | None,
+    budget_bytes: int,
+) -> Iterator[Proposal]:
+    """Yield the ``count`` best candidates of all queries among the points, block by block.
 
-    Attributes
-    ----------
-    centre : (P,) mean of the points; subtracting it changes no distance but shortens the vectors, and
-        with them the rounding of the products.
-    centred : (M, P), M a multiple of GROUP, the padding 0.
-    offsets : (M,) -|y|^2 / 2, for the padding -inf.
-    groups : (M,) or None.
+    Fewer are proposed only where there are fewer points.
     """
-
-    centre: Tensor
-    centred: Tensor
-    offsets: Tensor
-    groups: Tensor | None
-
-
-def prepare(points: Tensor, groups: Tensor | None) -> Prepared:
-    """Return ``points`` ready for products."""
     centre = points.mean(0)
     padding = -len(points) % GROUP
-    centred = torch.nn.functional.pad(points - centre, (0, 0, 0, padding))
-    offsets = centred.square().sum(1) / -2
+    centred = points.new_zeros(len(points) + padding, points.shape[1])
+    torch.sub(points, centre, out=centred[: len(points)])
+    offsets = torch.linalg.vector_norm(centred, dim=1).square_().div_(-2)
     offsets[len(points) :] = -torch.inf
-    if groups is not None:
-        groups = torch.nn.functional.pad(groups, (0, padding), value=-1)
-    return Prepared(centre, centred, offsets, groups)
+    if point_groups is not None:
+        point_groups = pad(point_groups, (0, padding), value=-1)
+    item = points.element_size()
+    columns = min(len(centred), BLOCK_COLUMNS)
+    if points.device.type == "cpu":
+        budget_bytes = min(budget_bytes, CPU_BLOCK_BYTES)
+    # A query holds its scores, the mask of its own group and the members of its best groups.
+    query_bytes = columns * (item + 2) + 2 * count * GROUP * (item + 8)
+    for rows in slices(len(queries), rows_within(query_bytes, budget_bytes)):
+        left = queries[rows] - centre
+        own = None if query_groups is None else query_groups[rows, None]
+        best = left.new_empty(len(left), 0)
+        whose = torch.empty(len(left), 0, dtype=torch.int64, device=left.device)
+        for block in slices(len(centred), columns):
+            scores = torch.addmm(offsets[block], left, centred[block].T)
+            if own is not None and point_groups is not None:
+                scores.masked_fill_((own == point_groups[block]).logical_and_(own >= 0), -torch.inf)
+            values, found = highest(scores, count)
+            best, whose = torch.cat([best, values], 1), torch.cat([whose, found + block.start], 1)
+            best, order = best.topk(min(count, best.shape[1]), 1)
+            whose = whose.gather(1, order)
+        best -= torch.linalg.vector_norm(left, dim=1, keepdim=True).square_().div_(2)
+        yield torch.arange(rows.start, rows.stop, device=left.device), best, whose
 
 
-def propose(queries: Tensor, prepared: Prepared, count: int, groups: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return the ``count`` highest scores of each query and whose they are, highest first.
+def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> Iterator[Proposal]:
+    """Yield the ``count`` best candidates of all points among the points, block by block.
 
-    Fewer come back only where there are fewer points (padding included).
+    On a CPU, if three quarters of the budget hold the slots, each product is computed once for both sides. CUDA
+    computes it twice: products are cheap there, and asking for the number of hits would cost more.
     """
-    queries = queries - prepared.centre
-    best = queries.new_empty(len(queries), 0)
-    whose = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-    for block in slices(len(prepared.centred), BLOCK_COLUMNS):
-        scores = torch.addmm(prepared.offsets[block], queries, prepared.centred[block].T)
-        if groups is not None and prepared.groups is not None:
-            own = groups[:, None] == prepared.groups[None, block]
-            scores.masked_fill_(own.logical_and_((groups >= 0)[:, None]), -torch.inf)
-        values, columns = highest(scores, count)
-        best, whose = torch.cat([best, values], 1), torch.cat([whose, columns + block.start], 1)
-        best, order = best.topk(min(count, best.shape[1]), 1)
-        whose = whose.gather(1, order)
-    return best.sub_(queries.square().sum(1, keepdim=True) / 2), whose
-
-
-def propose_bytes(n_points: int, count: int, item_bytes: int) -> int:
-    """Return the working memory that `propose` takes for each query."""
-    columns = min(n_points + GROUP, BLOCK_COLUMNS)
-    return columns * (item_bytes + 2) + 4 * count * GROUP * (item_bytes + 8)
+    slot_bytes = len(points) * SLOTS * count * (points.element_size() + 4)
+    if points.device.type != "cpu" or slot_bytes > budget_bytes * 3 // 4:
+        return propose(points, points, count, groups, groups, budget_bytes)
+    return _Slots(points, count, groups, budget_bytes - slot_bytes).proposals()
 
 
 def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -97,53 +103,43 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, members.gather(1, order)
 
 
-class PairedProposals:
-    """The highest scores of every point among the others, each product computed once for both sides.
+class _Slots:
+    """Slots for the candidates of every point among the others, filled from both sides of each product.
 
-    Every point has slots for candidates. A block of products is held against the score that a new
-    candidate must beat, on both sides, and what beats it takes a free slot; when the slots run out, the
-    ``count`` highest stay and the score to beat rises. After a few blocks hardly anything beats it,
-    and the time left is that of the products. Points are visited in random order (which never changes
-    the highest scores), so that no block is much nearer to a point than the blocks before it were.
-
-    For the CPU: on CUDA, where products are cheap, asking for the number of hits costs more than it saves.
-
-    Attributes
-    ----------
-    order : (N,) the point that each row of the tables stands for.
+    A block of products is held against the score that a new candidate must beat, on both sides, and what
+    beats it takes a free slot; when the slots run out, the ``count`` highest stay and the score to beat
+    rises. After a few blocks hardly anything beats it, and the time left is that of the products. Points
+    are visited in random order (which never changes the highest scores), so that no block is much
+    nearer to a point than the blocks before it were.
     """
 
     def __init__(self, points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> None:
         padding = -len(points) % GROUP
         padded = len(points) + padding
-        self.order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
+        self._order = torch.randperm(len(points), generator=torch.Generator().manual_seed(0))
         self._count = count
-        self._groups = torch.nn.functional.pad(groups[self.order], (0, padding), value=-1)
+        self._groups = pad(groups[self._order], (0, padding), value=-1)
         self._scores = points.new_full((padded, SLOTS * count), -torch.inf)
         self._whose = torch.zeros(padded, SLOTS * count, dtype=torch.int32)
-        self._filled = torch.zeros(padded, dtype=torch.int64)
         self._starts = torch.arange(0, self._scores.numel(), SLOTS * count)
+        self._filled = torch.zeros(padded, dtype=torch.int64)
         self._to_beat = points.new_full((padded,), -torch.inf)
         # Two more columns put the offsets a, b of both sides into the product: [x, a, 1]'[y, 1, b].
         left = points.new_zeros(padded, points.shape[1] + 2)
-        torch.index_select(points, 0, self.order, out=left[: len(points), :-2])
+        left[: len(points), :-2] = points[self._order]
         left[: len(points), :-2] -= points.mean(0)
-        left[:, -2] = left.square().sum(1) / -2
+        left[:, -2] = torch.linalg.vector_norm(left, dim=1).square_().div_(-2)
         left[len(points) :, -2] = -torch.inf
         left[:, -1] = 1
         side = min(BLOCK_PAIRS, int((budget_bytes / (4 * points.element_size())) ** 0.5))
         self._visit_pairs(left, max(GROUP, side // GROUP * GROUP))
 
-    @staticmethod
-    def table_bytes(n_points: int, count: int, item_bytes: int) -> int:
-        """Return the memory that the slots of all points take."""
-        return n_points * SLOTS * count * (item_bytes + 4)
-
-    def best(self, block: slice) -> tuple[Tensor, Tensor]:
-        """Return the highest scores of the points ``order[block]`` and whose they are, highest first."""
-        self._tidy(block)
-        whose = self._whose[block, : self._count].long().clamp_(max=len(self.order) - 1)
-        return self._scores[block, : self._count], self.order[whose]
+    def proposals(self) -> Iterator[Proposal]:
+        """Yield what the slots hold in the end."""
+        for block in slices(len(self._order), BLOCK_PAIRS):
+            self._tidy(block)
+            whose = self._whose[block, : self._count].long().clamp_(max=len(self._order) - 1)
+            yield self._order[block], self._scores[block, : self._count], self._order[whose]
 
     def _visit_pairs(self, left: Tensor, side: int) -> None:
         for columns in slices(len(left), side):

@@ -1,30 +1,30 @@
 """Exact k nearest neighbours by blocks, within a memory budget and with one answer for every block size.
 
 Matrix products find neighbours fast but round: ``|x|^2 + |y|^2 - 2 x'y`` cancels, and its last digits
-change with the shape of the block. So products only propose. Each query takes a few candidates more
-than it needs, their distances are computed again as plain sums of squared differences, and these decide,
-equal distances by the smaller index. A bound on the rounding of the products then certifies that no point
-left out could have been nearer; the few queries it cannot speak for (many equal distances, say) are
-searched again with more candidates, in the end with all points.
+change with the shape of the block. So products only propose (`candidates.py`). Each query takes a few
+candidates more than it needs, their distances are computed again as plain sums of squared differences,
+and these decide, equal distances by the smaller index. A bound on the rounding of the products then
+certifies that no point left out could have been nearer. The few queries it cannot speak for (many equal
+distances, say, or products in TF32) are searched again with more candidates, in the end with all points.
 
-Working memory beyond the inputs and the results is the budget and one centred copy of the points (and
-of the queries, where they are not the points).
+Working memory beyond the inputs and the results: the budget, one centred copy of the points and a copy
+of the queries that are searched again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import PairedProposals, prepare, propose, propose_bytes
+from ddsfl.compute.candidates import Proposal, propose, propose_within
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 
 #: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
-CACHED_BYTES = 2**22
-#: Points ranked at once.
-RANKED_ROWS = 4096
+CPU_RANK_BYTES = 2**22
 
 
 class Neighbours(NamedTuple):
@@ -105,10 +105,11 @@ def nearest_within(
     (tensor([1, 0, 1]), tensor([inf, 1., 9.]))
     """
     _check(points, points, k)
-    if groups is not None:
-        _check_groups("groups", groups, points)
+    if not len(points):
+        raise ValueError(f"points have shape {tuple(points.shape)}; expected at least one.")
     alone = torch.arange(len(points), device=points.device)
     if groups is not None:
+        _check_groups("groups", groups, points)
         # Points of no group become groups of one, beyond the numbers in use, so that none finds itself.
         alone = torch.where(groups < 0, groups.max() + 1 + alone, groups)
     found = _search_within(points, k, alone, budget_bytes)
@@ -154,50 +155,27 @@ def _search(
     point_groups: Tensor | None,
     budget_bytes: int,
 ) -> Neighbours:
-    """Propose ``count`` candidates a query, rank them exactly, repeat with more where not certain."""
-    found = _nobody(queries, k)
+    """Find the neighbours of ``queries`` with ``count`` candidates each, more where these do not do."""
     if not len(points):
-        return found
-    certain = torch.empty(len(queries), dtype=torch.bool, device=queries.device)
-    prepared = prepare(points, point_groups)
-    row_bytes = propose_bytes(len(points), count, queries.element_size())
-    for block in slices(len(queries), rows_within(row_bytes, budget_bytes)):
-        own = None if query_groups is None else query_groups[block]
-        scores, candidates = propose(queries[block], prepared, count, own)
-        ranked = _rank(queries[block], points, scores, candidates, k, budget_bytes)
-        found.distances[block], found.indices[block] = ranked
-        certain[block] = _certify(queries[block] - prepared.centre, ranked, scores)
-    again = torch.nonzero(~certain).squeeze(1)
-    if len(again) and count < len(points):
-        del prepared
-        own = None if query_groups is None else query_groups[again]
-        retry = _search(queries[again], points, k, 8 * count, own, point_groups, budget_bytes)
-        found.distances[again], found.indices[again] = retry
+        return _nobody(queries, k)
+    proposals = propose(queries, points, count, query_groups, point_groups, budget_bytes)
+    found, unsure = _decide(queries, points, k, proposals, budget_bytes)
+    if len(unsure) and count < len(points):
+        own = None if query_groups is None else query_groups[unsure]
+        retry = _search(queries[unsure], points, k, 8 * count, own, point_groups, budget_bytes)
+        found.distances[unsure], found.indices[unsure] = retry
     return found
 
 
 def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
-    """Do what `_search` does for points among themselves, on the CPU with half of the products."""
+    """Do the same for every point among all points."""
     count = _enough(k)
-    table_bytes = PairedProposals.table_bytes(len(points), count, points.element_size())
-    if points.device.type != "cpu" or table_bytes > budget_bytes * 3 // 4:
-        return _search(points, points, k, count, groups, groups, budget_bytes)
-    found = _nobody(points, k)
-    certain = torch.empty(len(points), dtype=torch.bool)
-    centre = points.mean(0)
-    proposals = PairedProposals(points, count, groups, budget_bytes - table_bytes)
-    for block in slices(len(points), RANKED_ROWS):
-        rows = proposals.order[block]
-        scores, candidates = proposals.best(block)
-        ranked = _rank(points[rows], points, scores, candidates, k, budget_bytes)
-        found.distances[rows], found.indices[rows] = ranked
-        certain[rows] = _certify(points[rows] - centre, ranked, scores)
-    again = torch.nonzero(~certain).squeeze(1)
-    if len(again) and count < len(points):
-        del proposals
-        own = groups[again]
-        retry = _search(points[again], points, k, 8 * count, own, groups, budget_bytes)
-        found.distances[again], found.indices[again] = retry
+    proposals = propose_within(points, count, groups, budget_bytes)
+    found, unsure = _decide(points, points, k, proposals, budget_bytes)
+    if len(unsure) and count < len(points):
+        own = groups[unsure]
+        retry = _search(points[unsure], points, k, 8 * count, own, groups, budget_bytes)
+        found.distances[unsure], found.indices[unsure] = retry
     return found
 
 
@@ -207,6 +185,20 @@ def _nobody(queries: Tensor, k: int) -> Neighbours:
     return Neighbours(distances, torch.full(distances.shape, -1, device=queries.device))
 
 
+def _decide(
+    queries: Tensor, points: Tensor, k: int, proposals: Iterator[Proposal], budget_bytes: int
+) -> tuple[Neighbours, Tensor]:
+    """Return the nearest of the proposed candidates, and the queries for which that is not certain."""
+    found = _nobody(queries, k)
+    certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
+    centre = points.mean(0)
+    for rows, scores, candidates in proposals:
+        ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
+        found.distances[rows], found.indices[rows] = ranked
+        certain[rows] = _certify(queries[rows] - centre, ranked, scores)
+    return found, torch.nonzero(~certain).squeeze(1)
+
+
 def _rank(
     queries: Tensor, points: Tensor, scores: Tensor, candidates: Tensor, k: int, budget_bytes: int
 ) -> Neighbours:
@@ -214,7 +206,7 @@ def _rank(
     candidates = candidates.masked_fill(scores == -torch.inf, len(points)).sort(1).values
     distances = queries.new_empty(candidates.shape)
     if queries.device.type == "cpu":
-        budget_bytes = min(budget_bytes, CACHED_BYTES)
+        budget_bytes = min(budget_bytes, CPU_RANK_BYTES)
     pairs = rows_within(2 * queries.shape[1] * queries.element_size(), budget_bytes)
     columns = min(pairs, candidates.shape[1])
     for part in slices(candidates.shape[1], columns):
@@ -226,8 +218,8 @@ def _rank(
     indices = candidates.masked_fill_(nowhere, -1).gather(1, order)
     missing = max(0, k - indices.shape[1])
     return Neighbours(
-        torch.nn.functional.pad(distances[:, :k], (0, missing), value=torch.inf),
-        torch.nn.functional.pad(indices[:, :k], (0, missing), value=-1),
+        pad(distances[:, :k], (0, missing), value=torch.inf),
+        pad(indices[:, :k], (0, missing), value=-1),
     )
 
 
@@ -241,9 +233,18 @@ def _certify(centred: Tensor, ranked: Neighbours, scores: Tensor) -> Tensor:
     points are candidates.
     """
     farthest, lowest = ranked.distances[:, -1], scores[:, -1]
-    reach = (2 * centred.square().sum(1).sqrt() + farthest.sqrt()).square() + 2 * farthest
-    rounding = (centred.shape[1] + 8) * torch.finfo(centred.dtype).eps / 2 * reach
+    reach = (2 * torch.linalg.vector_norm(centred, dim=1) + farthest.sqrt()).square() + 2 * farthest
+    unit = torch.finfo(centred.dtype).eps / 2
+    rounding = ((centred.shape[1] + 8) * unit + 2 * _input_rounding(centred)) * reach
     return (lowest == -torch.inf) | (-2 * lowest - rounding > farthest)
+
+
+def _input_rounding(tensor: Tensor) -> float:
+    """Return by how much matrix products round their inputs; torch may be told to be fast that way."""
+    if tensor.dtype != torch.float32:
+        return 0.0
+    backend = torch.backends.cuda if tensor.is_cuda else torch.backends.mkldnn
+    return {"tf32": 2.0**-11, "bf16": 2.0**-8}.get(backend.matmul.fp32_precision, 0.0)
 
 
 def _class_distances(
@@ -254,11 +255,14 @@ def _class_distances(
     Most classes are met among the neighbours already found; only the others are searched for.
     """
     distances = points.new_full(membership.shape, torch.inf)
+    # A neighbour takes its number, whether it is a member, and its distance.
+    rows = rows_within(found.indices.shape[1] * (8 + 2 + points.element_size()), budget_bytes)
     for column in range(membership.shape[1]):
         members = membership[:, column]
-        met = members[found.indices.clamp(min=0)] & (found.indices >= 0)
-        distances[:, column] = found.distances.masked_fill(~met, torch.inf).amin(1)
-        rest = torch.nonzero(~met.any(1)).squeeze(1)
+        for block in slices(len(points), rows):
+            met = members[found.indices[block].clamp(min=0)]  # nobody, -1, is infinitely far
+            distances[block, column] = found.distances[block].masked_fill(~met, torch.inf).amin(1)
+        rest = torch.nonzero(distances[:, column].isinf()).squeeze(1)
         ours = torch.nonzero(members).squeeze(1)
         if len(rest) and len(ours):
             own, theirs = groups[rest], groups[ours]
