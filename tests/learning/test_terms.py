@@ -75,9 +75,7 @@ def test_sparsity(W: np.ndarray, X: np.ndarray, budget: int | None) -> None:
 
 
 @pytest.mark.parametrize("budget", [None, SMALL])
-def test_denoising(
-    W: np.ndarray, X: np.ndarray, rng: np.random.Generator, budget: int | None
-) -> None:
+def test_denoising(W: np.ndarray, X: np.ndarray, rng: np.random.Generator, budget: int | None) -> None:
     near = X[:, None] + 0.3 * rng.normal(size=(43, 3, 5))
     result = terms.denoising(t(W), t(X), t(near), EPS, budget)
     check(result, lambda V: oracle.denoising(V, X, near, EPS), W)
@@ -156,9 +154,7 @@ def test_contrasts_add_up_to_the_hinge(
     for row, e in zip(q, kept):
         for d in range(len(W)):
             chosen = np.eye(len(W))[d]
-            expected = oracle.hinge(
-                W, X, anchors[e], positives[e], negatives[e], chosen, 100.0, EPS
-            )
+            expected = oracle.hinge(W, X, anchors[e], positives[e], negatives[e], chosen, 100.0, EPS)
             np.testing.assert_allclose(row[d] + 100, expected, rtol=1e-12)
 
 

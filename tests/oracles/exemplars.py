@@ -49,3 +49,35 @@ def reaching_scores(X, membership, k, groups=None):
                 terms.append(min(lengths))
         scores[j] = np.mean(terms) if terms else 0.0
     return scores
+
+
+def firing(X, membership, held_out, weights, biases, labels, max_members):
+    """What each SVM fires on, class by class, and the best patches of its own class."""
+    n_classes = membership.shape[1]
+    counts = np.zeros((len(weights), n_classes), dtype=int)
+    sizes = [int(sum(held_out & membership[:, c])) for c in range(n_classes)]
+    best = np.full((len(weights), max_members), -1)
+    for s, (w, b) in enumerate(zip(weights, biases)):
+        for i in np.flatnonzero(held_out):
+            if X[i] @ w + b > -1:
+                for c in np.flatnonzero(membership[i]):
+                    counts[s, c] += 1
+        own = [i for i in np.flatnonzero(held_out) if membership[i, labels[s]]]
+        own = sorted(own, key=lambda i: -(X[i] @ w + b))[:max_members]
+        best[s, : len(own)] = own
+    return counts, sizes, best
+
+
+def discriminative(counts, sizes, labels, min_members, many):
+    """Which clusters stay: enough of their own, and not many of more than half of all classes."""
+    stays = []
+    for fired, label in zip(counts, labels):
+        common = 0
+        for c in range(len(sizes)):
+            if isinstance(many, int):
+                common += fired[c] >= many
+            else:
+                share, own = (fired[k] / max(sizes[k], 1) for k in (c, label))
+                common += share >= many * own
+        stays.append(fired[label] >= min_members and common <= len(sizes) / 2)
+    return stays
