@@ -1,5 +1,6 @@
 import itertools
 import math
+from collections import deque
 
 import numpy as np
 import pytest
@@ -174,6 +175,36 @@ def test_nan_everywhere_but_at_the_start_returns_the_start():
     assert not found.converged
 
 
+def test_low_value_with_an_undefined_gradient_is_not_a_result():
+    def cliff(x):
+        return Evaluation(x.sum(), torch.where(x < 0, math.nan, torch.ones_like(x)))
+
+    found = minimise(cliff, torch.full((2,), 5.0, dtype=torch.float64), max_iter=50)
+    assert bool((found.point >= 0).all())
+    assert found.value < 1.0
+
+
+def test_direction_meets_the_secant_equation():
+    """The model of the inverse Hessian maps the last change of gradient to the last step."""
+    rng = np.random.default_rng(2)
+    pairs = deque()
+    for _ in range(4):
+        step = torch.from_numpy(rng.standard_normal((3, 5)))
+        change = 2 * step + 0.1 * torch.from_numpy(rng.standard_normal((3, 5)))
+        pairs.append((step, change, float((step * change).sum())))
+    torch.testing.assert_close(minimize._direction(change, pairs), -step)
+
+
+def test_first_step_that_is_far_too_short_grows_quickly():
+    def cone(x):
+        length = torch.sqrt(1 + (x * x).sum())
+        return Evaluation(length, x / length)
+
+    found = minimise(cone, torch.full((4,), 5e5, dtype=torch.float64), tolerance=1e-12)
+    torch.testing.assert_close(found.point, torch.zeros_like(found.point), rtol=0, atol=1e-3)
+    assert found.n_evaluations < 60
+
+
 def test_nan_at_the_start_is_refused():
     with pytest.raises(ValueError, match="at start"):
         minimise(lambda x: Evaluation(x.sum() * math.nan, x), torch.ones(2))
@@ -217,7 +248,8 @@ def test_float32_stops_quietly_at_its_own_rounding():
     found = minimise(single, torch.zeros(p), tolerance=1e-12)
     expected = by_scipy(objective, torch.zeros(p, dtype=torch.float64))
     np.testing.assert_allclose(found.point.numpy(), expected.x, atol=3e-3)
-    assert found.n_evaluations < 150
+    assert found.converged
+    assert found.n_evaluations < 20
 
 
 def test_one_transfer_an_evaluation(monkeypatch):

@@ -48,10 +48,11 @@ def test_merge_equals_all_rows_and_takes_empty_ones():
 def test_merge_leaves_the_other_alone():
     one, other = Moments.of(torch.from_numpy(rows())), Moments.of(torch.from_numpy(rows(seed=1)))
     before = other.mean.clone(), other.scatter.clone(), other.count
-    mean = one.mean
-    kept = mean.clone()
+    taken = one.mean, one.scatter
+    kept = one.mean.clone(), one.scatter.clone()
     one.merge(other)
-    assert torch.equal(mean, kept)
+    assert torch.equal(taken[0], kept[0])
+    assert torch.equal(taken[1], kept[1])
     assert torch.equal(other.mean, before[0])
     assert torch.equal(other.scatter, before[1])
     assert other.count == before[2]

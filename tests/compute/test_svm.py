@@ -130,6 +130,12 @@ def test_warm_start_reaches_the_same_in_fewer_steps():
     assert again.n_iter == 1
 
 
+def test_one_step_is_enough_while_all_rows_stay_active():
+    X, y = problem(31, 67)
+    rows, targets = tensors(X, y[:, None])
+    assert fit_gram(rows @ rows.T, targets, 1e-3).n_iter == 1
+
+
 def test_wild_start_still_converges():
     X, y = problem(41, 59, gap=0.1)
     rows, targets = tensors(X, y[:, None])
