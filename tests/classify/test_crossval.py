@@ -39,6 +39,14 @@ def test_folds_of_several_labels_share_rare_classes():
     assert set(folds) == {0, 1, 2, 3}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_folds_make_up_for_images_that_another_class_dealt_out(seed):
+    membership = np.array([[1, 1]] * 2 + [[1, 0]] + [[0, 1]] * 4, dtype=bool)
+    folds = stratified_folds(membership, 3, torch.Generator().manual_seed(seed))
+    np.testing.assert_array_equal(np.bincount(folds[membership[:, 0]]), 1)
+    np.testing.assert_array_equal(np.bincount(folds[membership[:, 1]]), 2)
+
+
 @pytest.mark.parametrize("is_gram", [True, False])
 def test_scores_and_decisions_equal_a_loop_over_linear_svc(is_gram):
     X, y = blobs(0)
