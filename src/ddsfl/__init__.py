@@ -1,3 +1,28 @@
 """Discriminative, shareable local image features from small labelled image sets."""
 
 __version__ = "0.1.0"
+
+from ddsfl.coding.llc import LLC
+from ddsfl.coding.pyramid import SpatialPyramid
+from ddsfl.coding.vq import VectorQuantisation
+from ddsfl.images.reading import ImageList
+from ddsfl.images.synthetic import make_scenes
+from ddsfl.learning.bank import FilterBank
+from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
+from ddsfl.learning.forward import Layer
+from ddsfl.learning.stack import FilterStack
+from ddsfl.model import SceneClassifier
+
+__all__ = [
+    "LLC",
+    "FilterBank",
+    "FilterStack",
+    "ImageList",
+    "Layer",
+    "NearestExemplars",
+    "SceneClassifier",
+    "SpatialPyramid",
+    "SvmExemplars",
+    "VectorQuantisation",
+    "make_scenes",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ class Block:
     output: int = 0
     coding: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"method": "llc"})
     levels: tuple[tuple[int, int], ...] = ((1, 1), (2, 2), (4, 4))
-    pooling: str = "max"
+    pooling: Literal["max", "average"] = "max"
     weight: float = 1.0
 
     def make_coding(self, device: str | torch.device, seed: int) -> Codebook:

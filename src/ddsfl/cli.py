@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +22,7 @@ from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.experiments.demo import run_demo
 from ddsfl.experiments.evaluation import evaluate_split
-from ddsfl.experiments.protocols import official_split, random_splits
+from ddsfl.experiments.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, find_images, list_images
 from ddsfl.images.reading import ImageList
 from ddsfl.inspection import describe_model, draw_model
@@ -34,6 +36,26 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+
+Command = Callable[..., None]
+
+
+def ends_with_a_sentence(command: Command) -> Command:
+    """End a command that cannot go on with one sentence: exit code 1, or 130 when interrupted."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except (ValueError, OSError, MemoryError) as error:
+            print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt as error:
+            print("\nddsfl: interrupted; the same command continues where it stopped.", file=sys.stderr)
+            raise typer.Exit(130) from error
+
+    return wrapped
+
 
 Images = Annotated[Path, typer.Argument(help="A folder of class folders, or a CSV file of path,label.")]
 Model = Annotated[Path, typer.Argument(help="A model file written by `ddsfl train`.")]
@@ -52,6 +74,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that canno
 
 
 @app.command()
+@ends_with_a_sentence
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the model.")] = Path("demo"),
     seed: Seed = 0,
@@ -63,6 +86,7 @@ def demo(
 
 
 @app.command()
+@ends_with_a_sentence
 def train(
     images: Images,
     out: Annotated[Path, typer.Option(help="The model file to write.")],
@@ -80,10 +104,18 @@ def train(
     console = Console(quiet)
     settings, changed = _settings(preset, changes)
     _check_writable(out)
-    pictures, labels = _read_set(find_images(images), settings, strict, console)
+    found = find_images(images)
+    pictures, kept = _read_set(found, settings, strict, console)
+    labels = [found.labels[index] for index in kept]
     model = SceneClassifier(preset, changes=changed, device=device, random_state=seed)
     checkpoints = out.with_name(out.name + ".stages")
-    model.fit(pictures, labels, checkpoints=checkpoints, report=console.stage, progress=console.progress)
+    model.fit(
+        pictures.subset(kept),
+        labels,
+        checkpoints=checkpoints,
+        report=console.stage,
+        progress=console.progress,
+    )
     console.close()
     model.save(out)
     shutil.rmtree(checkpoints, ignore_errors=True)
@@ -91,6 +123,7 @@ def train(
 
 
 @app.command()
+@ends_with_a_sentence
 def predict(
     model: Model,
     images: Pictures,
@@ -110,26 +143,28 @@ def predict(
     console.begin("classify")
     scores = classifier.decision_function(pictures, progress=console.progress)
     console.close()
-    found = [
-        {"path": str(path), "label": label, "scores": dict(zip(names, map(float, row)))}
-        for path, label, row in zip(paths, _labels(classifier, scores), classifier.scores_by_class(scores))
-    ]
+    labels, by_class = _labels(classifier, scores), classifier.scores_by_class(scores)
     if as_json:
+        found = [
+            {"path": str(path), "label": label, "scores": dict(zip(names, map(float, row)))}
+            for path, label, row in zip(paths, labels, by_class)
+        ]
         print(json.dumps(found, indent=1))
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(["path", "label", *names])
-        for row in found:
-            writer.writerow([row["path"], _text(row["label"]), *(f"{s:.5f}" for s in row["scores"].values())])
+        for path, label, row in zip(paths, labels, by_class):
+            writer.writerow([path, _text(label), *(f"{score:.5f}" for score in row)])
     else:
         table = Table("image", "label", "score", "next", "score")
-        for row in found:
-            first, second = sorted(row["scores"].items(), key=lambda item: -item[1])[:2]
-            table.add_row(row["path"], _text(row["label"]), f"{first[1]:.2f}", second[0], f"{second[1]:.2f}")
+        for path, label, row in zip(paths, labels, by_class):
+            first, second = np.argsort(-row)[:2]
+            table.add_row(str(path), _text(label), f"{row[first]:.2f}", names[second], f"{row[second]:.2f}")
         Paper().print(table)
 
 
 @app.command()
+@ends_with_a_sentence
 def evaluate(
     images: Images,
     protocol: Annotated[
@@ -155,18 +190,10 @@ def evaluate(
     console = Console(quiet)
     settings, changed = _settings(preset, changes)
     found = find_images(images)
-    if protocol == "random":
-        chosen = random_splits(found.labels, train, splits, n_test=test, seed=seed)  # fails before reading
-    elif protocol == "lists":
-        if train_list is None or test_list is None:
-            raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
-    else:
-        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
-    pictures, labels = _read_set(found, settings, strict, console)
-    if protocol == "random":
-        chosen = random_splits(labels, train, splits, n_test=test, seed=seed)
-    else:
-        chosen = [official_split(pictures.sources, train_list, test_list)]
+    splits_of = _protocol(protocol, found, train, test, splits, train_list, test_list, seed)
+    pictures, kept = _read_set(found, settings, strict, console)
+    labels = list(found.labels)
+    chosen = [split.without(set(range(len(labels))) - set(kept)) for split in splits_of]
     cells = []
     for split in chosen:
         console.prefix = f"{split.name}: "
@@ -192,6 +219,7 @@ def evaluate(
 
 
 @app.command()
+@ends_with_a_sentence
 def encode(
     model: Model,
     images: Pictures,
@@ -224,6 +252,7 @@ def encode(
 
 
 @app.command()
+@ends_with_a_sentence
 def inspect(
     model: Model,
     out: Annotated[
@@ -243,15 +272,8 @@ def inspect(
 
 
 def main() -> None:
-    """Run the program: 0 done, 1 failed with one sentence, 2 wrong usage, 130 interrupted."""
-    try:
-        app(standalone_mode=True)
-    except (ValueError, OSError, MemoryError) as error:
-        print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("ddsfl: interrupted; the same command continues where it stopped.", file=sys.stderr)
-        sys.exit(130)
+    """Run the program."""
+    app()
 
 
 def _sentence(error: BaseException) -> str:
@@ -277,6 +299,29 @@ def _settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str,
         raise typer.BadParameter(str(error)) from error
 
 
+def _protocol(
+    protocol: str,
+    found: ImageSet,
+    train: int,
+    test: int | None,
+    splits: int,
+    train_list: Path | None,
+    test_list: Path | None,
+    seed: int,
+) -> list[Split]:
+    """Return the splits of a set as it was found, before any image is read."""
+    if protocol == "random":
+        labels = [label for label in found.labels if isinstance(label, str)]
+        if len(labels) < len(found):
+            raise ImageSetError("images with several labels cannot be split at random; give lists.")
+        return random_splits(labels, train, splits, n_test=test, seed=seed)
+    if protocol != "lists":
+        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
+    if train_list is None or test_list is None:
+        raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
+    return [official_split(found.paths, train_list, test_list)]
+
+
 def _check_writable(out: Path) -> None:
     """Fail before hours of work rather than after them."""
     if out.is_dir():
@@ -288,8 +333,8 @@ def _check_writable(out: Path) -> None:
 
 def _read_set(
     found: ImageSet, settings: Settings, strict: bool, console: Console
-) -> tuple[ImageList, list[Any]]:
-    """Decode the images of a set once, name those that cannot be read, and go on with the others."""
+) -> tuple[ImageList, list[int]]:
+    """Decode the images of a set once, name those that cannot be read, and number the others."""
     images = image_list(found.paths, settings)
     console.begin("read images")
     problems = images.read_all(console.progress)
@@ -305,7 +350,7 @@ def _read_set(
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(found.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
-    return images.subset(place[path] for path in kept.paths), list(kept.labels)
+    return images, [place[path] for path in kept.paths]
 
 
 def _read_pictures(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.table import Table
 
+from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_filters, draw_objective, draw_sharing
 
@@ -63,7 +66,8 @@ def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
     for index, pictures in enumerate(stack.pixel_filters_):
         layer = f"layer {index + 1}"
         path = folder / f"layer{index + 1}-filters.png"
-        draw_filters(path, pictures, f"What the {len(pictures)} filters of {layer} look for")
+        shown = pictures[:, 0] if pictures.shape[1] == 1 else pictures
+        draw_filters(path, shown, f"What the {len(pictures)} filters of {layer} look for")
         files.append(path)
         if stack.sharing_[index].any():
             path = folder / f"layer{index + 1}-sharing.png"
@@ -71,9 +75,20 @@ def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
             files.append(path)
         if len(stack.objective_[index]) > 1:
             path = folder / f"layer{index + 1}-objective.png"
-            draw_objective(path, stack.objective_[index], stack.objective_terms_[index], f"Learning {layer}")
+            draw_objective(path, *objective_curves(stack, index), f"Learning {layer}")
             files.append(path)
     return files
+
+
+def objective_curves(stack: FilterStack, index: int) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:
+    """Return the objective of a layer and those of its terms that were ever above zero, with names."""
+    values, names = stack.objective_[index], stack.objective_terms_[index]
+    used = [
+        column
+        for column, name in enumerate(names)
+        if name not in ("round", "leg") and values[:, column].any()
+    ]
+    return values[:, used], tuple(names[column] for column in used)
 
 
 def _by_kind(seconds: dict[str, float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddsfl.blocks import Block
+from ddsfl.images.reading import Colour
 from ddsfl.learning.forward import Layer, spanned_field
 
 
@@ -29,7 +30,7 @@ class Settings:
     True
     """
 
-    colour: str = "gray"
+    colour: Colour = "gray"
     max_side: int = 300
     layers: tuple[Layer, ...] = (Layer(),)
     blocks: tuple[Block, ...] = (Block("layer1"),)

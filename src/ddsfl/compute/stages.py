@@ -97,7 +97,8 @@ class Stages:
             arrays, self.seconds[name] = stored
             return arrays
         start = time.perf_counter()
-        arrays = {key: np.ascontiguousarray(value) for key, value in step().items()}
+        # Not ascontiguousarray, which turns a number into a vector.
+        arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)

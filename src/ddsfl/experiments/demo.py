@@ -35,7 +35,8 @@ def demo_scenes(seed: int) -> tuple[list[Any], list[str], list[Any], list[str]]:
     """Return training images, their labels, test images and theirs, drawn from one seed."""
     images, labels = make_scenes(n_per_class=N_TRAIN + N_TEST, random_state=seed)
     seen: dict[str, int] = {}
-    train, test = [], []
+    train: list[int] = []
+    test: list[int] = []
     for index, label in enumerate(labels):
         seen[label] = seen.get(label, 0) + 1
         (train if seen[label] <= N_TRAIN else test).append(index)

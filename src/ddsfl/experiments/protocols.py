@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 
 import numpy as np
@@ -29,6 +29,11 @@ class Split:
     test: list[int]
     seed: int | None
     name: str
+
+    def without(self, gone: Collection[int]) -> Split:
+        """Return the split without the images ``gone``, those that cannot be read say."""
+        train = [index for index in self.train if index not in gone]
+        return replace(self, train=train, test=[index for index in self.test if index not in gone])
 
     def to_json(self) -> str:
         """Return the split as one JSON object."""

@@ -1,0 +1,5 @@
+"""`python -m ddsfl` is the program `ddsfl`."""
+
+from ddsfl.cli import main
+
+main()
