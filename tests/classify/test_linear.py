@@ -5,7 +5,10 @@ from sklearn.datasets import make_multilabel_classification
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from ddsfl.classify.calibration import fit_sigmoids
+from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.compute.device import make_generator
 
 
 def scenes(seed, images=60, inputs=9, classes=3, spread=1.5):
@@ -73,6 +76,13 @@ def test_several_labels_are_one_problem_each():
     decisions = ours.decision_function(X)
     np.testing.assert_array_equal(ours.predict(X), decisions > 0)
     assert not ours.single_label_
+    labels = Labels.read(Y)
+    folds = stratified_folds(labels.membership, 5, make_generator(0))
+    rows = TrainingRows(torch.from_numpy(X), is_gram=False)
+    unseen = choose_C(rows, labels, (0.01,), folds).decisions
+    expected = fit_sigmoids(unseen, torch.from_numpy(Y > 0))
+    np.testing.assert_allclose(ours.slopes_, expected.slopes)
+    np.testing.assert_allclose(ours.offsets_, expected.offsets)
     # Calibrated: on average as many images as have the label.
     np.testing.assert_allclose(ours.predict_proba(X).mean(axis=0), Y.mean(axis=0), atol=0.05)
 
