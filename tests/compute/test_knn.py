@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute import candidates
+from ddsfl.compute import candidates, knn
 from ddsfl.compute.knn import nearest, nearest_within
 from tests.oracles import knn as oracle
 
@@ -110,17 +110,33 @@ def test_points_in_no_random_order_are_found_too():
     assert_found(found, oracle.nearest_within(points.numpy(), 25, groups.numpy()))
 
 
-@pytest.mark.parametrize("precision", ["high", "medium"])
-def test_products_told_to_be_fast_do_not_spoil_the_answer(precision):
+def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
+    # Inputs rounded to eighths propose wrong candidates; the bound must notice and ask for more.
     points = draw(14, 400, 64, torch.float32)
     expected = nearest_within(points, 6)
-    torch.set_float32_matmul_precision(precision)
-    try:
-        found = nearest_within(points, 6)
-    finally:
-        torch.set_float32_matmul_precision("highest")
+    within, between = knn.propose_within, knn.propose
+
+    def coarse(tensor):
+        return (8 * tensor).round() / 8
+
+    monkeypatch.setattr(knn, "propose_within", lambda p, *rest: within(coarse(p), *rest))
+    monkeypatch.setattr(knn, "propose", lambda q, p, *rest: between(coarse(q), coarse(p), *rest))
+    assert not torch.equal(nearest_within(points, 6).indices, expected.indices)
+    monkeypatch.setattr(knn, "_input_rounding", lambda tensor: 1 / 16)
+    found = nearest_within(points, 6)
     assert torch.equal(found.indices, expected.indices)
     assert torch.equal(found.distances, expected.distances)
+
+
+def test_torchs_matmul_precision_is_heard():
+    single, double = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
+    assert knn._input_rounding(single) == 0
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert knn._input_rounding(single) == 2**-8
+        assert knn._input_rounding(double) == 0
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 def test_an_outlier_does_not_spoil_the_others():
@@ -176,3 +192,9 @@ def test_cuda_agrees():
     torch.testing.assert_close(here.distances, there.distances.cpu())
     torch.testing.assert_close(here.class_distances, there.class_distances.cpu())
     assert (here.indices == there.indices.cpu()).float().mean() > 0.999
+    torch.set_float32_matmul_precision("high")
+    try:
+        coarse = nearest_within(points.cuda(), 9, groups=groups.cuda(), membership=membership.cuda())
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert all(torch.equal(a, b) for a, b in zip(there, coarse))

@@ -1,8 +1,15 @@
-"""Nearest neighbours and k-means quantities by plain loops in float64."""
+"""Nearest neighbours by sorting every query's distances to all points, in float64."""
 
 from __future__ import annotations
 
 import numpy as np
+
+
+def _sorted(query, points, admissible):
+    distances = ((points - query) ** 2).sum(1)
+    order = np.lexsort((np.arange(len(points)), distances))
+    order = order[admissible[order]]
+    return distances[order], order
 
 
 def nearest(queries, points, k, query_groups=None, point_groups=None):
@@ -10,30 +17,30 @@ def nearest(queries, points, k, query_groups=None, point_groups=None):
     distances = np.full((len(queries), k), np.inf)
     indices = np.full((len(queries), k), -1)
     for i, query in enumerate(queries):
-        found = []
-        for j, point in enumerate(points):
-            own = query_groups is not None and query_groups[i] >= 0 and query_groups[i] == point_groups[j]
-            if not own:
-                found.append((float(np.sum((query - point) ** 2)), j))
-        for rank, (distance, j) in enumerate(sorted(found)[:k]):
-            distances[i, rank], indices[i, rank] = distance, j
+        admissible = np.ones(len(points), dtype=bool)
+        if query_groups is not None and query_groups[i] >= 0:
+            admissible = point_groups != query_groups[i]
+        found, order = _sorted(query, points, admissible)
+        distances[i, : len(order[:k])] = found[:k]
+        indices[i, : len(order[:k])] = order[:k]
     return distances, indices
 
 
 def nearest_within(points, k, groups=None, membership=None):
-    """Return the same for each point among the others, and distances (N, C) to the nearest of each class."""
+    """Return the same for each point among the others, and the distances (N, C) to each class."""
     distances = np.full((len(points), k), np.inf)
     indices = np.full((len(points), k), -1)
     class_distances = None if membership is None else np.full(membership.shape, np.inf)
     for i, query in enumerate(points):
-        found = []
-        for j, point in enumerate(points):
-            own = groups is not None and groups[i] >= 0 and groups[i] == groups[j]
-            if j != i and not own:
-                found.append((float(np.sum((query - point) ** 2)), j))
-        for rank, (distance, j) in enumerate(sorted(found)[:k]):
-            distances[i, rank], indices[i, rank] = distance, j
+        admissible = np.arange(len(points)) != i
+        if groups is not None and groups[i] >= 0:
+            admissible &= groups != groups[i]
+        found, order = _sorted(query, points, admissible)
+        distances[i, : len(order[:k])] = found[:k]
+        indices[i, : len(order[:k])] = order[:k]
         if membership is not None:
-            for distance, j in found:
-                class_distances[i, membership[j]] = np.minimum(class_distances[i, membership[j]], distance)
+            for column in range(membership.shape[1]):
+                of_class = found[membership[order, column]]
+                if len(of_class):
+                    class_distances[i, column] = of_class[0]
     return distances, indices, class_distances

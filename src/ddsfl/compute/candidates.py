@@ -76,8 +76,8 @@ def propose(
 def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> Iterator[Proposal]:
     """Yield the ``count`` best candidates of all points among the points, block by block.
 
-    On a CPU, if three quarters of the budget hold the slots, each product is computed once for both sides. CUDA
-    computes it twice: products are cheap there, and asking for the number of hits would cost more.
+    On a CPU, if three quarters of the budget hold the slots, each product is computed once for both
+    sides. CUDA computes it twice: products are cheap there, asking for the number of hits is not.
     """
     slot_bytes = len(points) * SLOTS * count * (points.element_size() + 4)
     if points.device.type != "cpu" or slot_bytes > budget_bytes * 3 // 4:
