@@ -8,6 +8,7 @@ subtracted first, which changes no distance but shortens the vectors, and with t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +16,23 @@ from torch.nn.functional import pad
 
 from ddsfl.compute.device import rows_within, slices
 
-#: For some queries (which ones) their highest scores, highest first, and the points that have them.
-Proposal = tuple[Tensor, Tensor, Tensor]
+
+class Proposal(NamedTuple):
+    """Candidates of some queries.
+
+    Attributes
+    ----------
+    rows : (R,) which queries.
+    scores : (R, count) -inf where there is no candidate.
+    candidates : (R, count) int64, the points that have these scores.
+    ceiling : (R,) no point outside the candidates has a higher score.
+    """
+
+    rows: Tensor
+    scores: Tensor
+    candidates: Tensor
+    ceiling: Tensor
+
 
 #: Columns that are first looked at together, by their highest score.
 GROUP = 16
@@ -28,6 +44,8 @@ CPU_BLOCK_BYTES = 2**25
 BLOCK_PAIRS = 2048
 #: Slots of a point for each candidate it needs: with fewer they are tidied more often.
 SLOTS = 4
+#: Candidates that are let into the slots for each that is needed: with fewer, some points get too few.
+EXPECTED = 2.5
 
 
 def propose(
@@ -70,7 +88,7 @@ def propose(
             best, order = best.topk(min(count, best.shape[1]), 1)
             whose = whose.gather(1, order)
         best -= torch.linalg.vector_norm(left, dim=1, keepdim=True).square_().div_(2)
-        yield torch.arange(rows.start, rows.stop, device=left.device), best, whose
+        yield Proposal(torch.arange(rows.start, rows.stop, device=left.device), best, whose, best[:, -1])
 
 
 def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> Iterator[Proposal]:
@@ -108,9 +126,9 @@ class _Slots:
 
     A block of products is held against the score that a new candidate must beat, on both sides, and what
     beats it takes a free slot; when the slots run out, the ``count`` highest stay and the score to beat
-    rises. After a few blocks hardly anything beats it, and the time left is that of the products. Points
-    are visited in random order (which never changes the highest scores), so that no block is much
-    nearer to a point than the blocks before it were.
+    rises. Points are visited in random order, so a point's first block is a sample of all: it sets the
+    score to beat such that about ``EXPECTED`` times ``count`` of all points will, which leaves little but
+    the products to compute. Where fewer than needed do, the ceiling of the proposal tells.
     """
 
     def __init__(self, points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> None:
@@ -139,23 +157,44 @@ class _Slots:
         for block in slices(len(self._order), BLOCK_PAIRS):
             self._tidy(block)
             whose = self._whose[block, : self._count].long().clamp_(max=len(self._order) - 1)
-            yield self._order[block], self._scores[block, : self._count], self._order[whose]
+            scores, ceiling = self._scores[block, : self._count], self._to_beat[block]
+            yield Proposal(self._order[block], scores, self._order[whose], ceiling)
 
     def _visit_pairs(self, left: Tensor, side: int) -> None:
         for columns in slices(len(left), side):
             right = left[columns].clone()
             right[:, -2:] = right[:, -2:].flip(1)
             for rows in slices(len(left), side):
-                if rows.start >= columns.start:
-                    scores = left[rows] @ right.T
+                if rows.start < columns.start:
+                    continue
+                scores = left[rows] @ right.T
+                if columns.start == 0:
+                    self._begin(rows, columns, scores)
+                else:
                     maxima = scores.unflatten(1, (GROUP, -1)).amax(1)
                     self._take(rows, columns, scores, maxima)
-                    if rows != columns:
-                        maxima = scores.unflatten(0, (GROUP, -1)).amax(0).T.contiguous()
-                        self._take(columns, rows, scores.T, maxima)
+                if rows != columns:
+                    maxima = scores.unflatten(0, (GROUP, -1)).amax(0).T.contiguous()
+                    self._take(columns, rows, scores.T, maxima)
+
+    def _begin(self, rows: slice, columns: slice, scores: Tensor) -> None:
+        """Set the scores to beat from the first block that ``rows`` meet, and take what beats them."""
+        scores = scores.masked_fill(self._groups[rows, None] == self._groups[columns], -torch.inf)
+        maxima = scores.unflatten(1, (GROUP, -1)).amax(1)
+        share = scores.shape[1] / len(self._order)
+        rank = int(EXPECTED * self._count * share) + 1
+        # Among few groups one holds several of the highest scores, and their maxima fall short.
+        if rank > maxima.shape[1] // 4:
+            return self._merge(rows, columns, scores)
+        self._to_beat[rows] = maxima.topk(rank, 1).values[:, -1]
+        return self._take(rows, columns, scores, maxima)
 
     def _take(self, rows: slice, columns: slice, scores: Tensor, maxima: Tensor) -> None:
-        """Put those ``columns`` into slots of ``rows`` whose scores beat what is there."""
+        """Put those ``columns`` into slots of ``rows`` whose scores beat what must be beaten.
+
+        ``maxima`` are the highest scores of the groups, taken along the memory of the block, whichever
+        way it lies here.
+        """
         n_slots = self._scores.shape[1]
         room = n_slots - self._count
         to_beat = self._to_beat[rows]
@@ -163,13 +202,10 @@ class _Slots:
         if int(beats.sum(1).max()) > room:
             return self._merge(rows, columns, scores)
         hit, group = beats.nonzero(as_tuple=True)
-        steps = torch.arange(0, scores.shape[1], maxima.shape[1])
-        members = group[:, None] + steps
-        # Flat places in memory: one index is far faster than two, whichever way the block lies.
-        across, along = scores.stride()
-        values = scores.as_strided((scores.numel(),), (1,)).take(hit[:, None] * across + members * along)
+        values = scores.unflatten(1, (GROUP, -1))[hit, :, group]
         kept = (values > to_beat[hit, None]).view(-1).nonzero().squeeze(1)
-        row, column, value = hit[kept // GROUP], members.view(-1)[kept], values.view(-1)[kept]
+        which, member = kept // GROUP, kept % GROUP
+        row, column, value = hit[which], group[which] + member * maxima.shape[1], values.view(-1)[kept]
         admissible = (self._groups[rows][row] != self._groups[columns][column]).nonzero().squeeze(1)
         if len(admissible) < len(row):
             row, column, value = row[admissible], column[admissible], value[admissible]
@@ -180,16 +216,16 @@ class _Slots:
             self._tidy(rows)
         # Rows come in order, so a hit's slot is its place among all hits less where its row began.
         began = new.cumsum(0) - new
-        place = torch.arange(len(row)) + ((self._filled[rows] - began) + self._starts[rows])[row]
+        place = torch.arange(len(row)) + (self._starts[rows] + self._filled[rows] - began)[row]
         self._scores.view(-1)[place] = value
         self._whose.view(-1)[place] = (column + columns.start).int()
         self._filled[rows] += new
         return None
 
     def _merge(self, rows: slice, columns: slice, scores: Tensor) -> None:
-        """Do the same without counting on few hits: for a point's first block, and for odd ones."""
-        own = self._groups[rows, None] == self._groups[None, columns]
-        values, whose = highest(scores.contiguous().masked_fill(own, -torch.inf), self._count)
+        """Do the same without counting on few hits."""
+        own = self._groups[rows, None] == self._groups[columns]
+        values, whose = highest(scores.masked_fill(own, -torch.inf).contiguous(), self._count)
         self._tidy(rows)
         free = slice(self._count, self._count + values.shape[1])
         self._scores[rows, free] = values
@@ -203,4 +239,4 @@ class _Slots:
         self._scores[rows] = -torch.inf
         self._scores[rows, : self._count] = values
         self._filled[rows] = self._count
-        self._to_beat[rows] = values[:, -1]
+        self._to_beat[rows] = torch.maximum(self._to_beat[rows], values[:, -1])

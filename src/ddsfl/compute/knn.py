@@ -192,10 +192,10 @@ def _decide(
     found = _nobody(queries, k)
     certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
     centre = points.mean(0)
-    for rows, scores, candidates in proposals:
+    for rows, scores, candidates, ceiling in proposals:
         ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
         found.distances[rows], found.indices[rows] = ranked
-        certain[rows] = _certify(queries[rows] - centre, ranked, scores)
+        certain[rows] = _certify(queries[rows] - centre, ranked.distances[:, -1], ceiling)
     return found, torch.nonzero(~certain).squeeze(1)
 
 
@@ -223,20 +223,18 @@ def _rank(
     )
 
 
-def _certify(centred: Tensor, ranked: Neighbours, scores: Tensor) -> Tensor:
-    """Return for which queries no point outside the candidates can belong among the ranked ones.
+def _certify(centred: Tensor, farthest: Tensor, ceiling: Tensor) -> Tensor:
+    """Return for which queries no point but the candidates can be nearer than the ``farthest`` one found.
 
-    Such a point has at most the lowest score of the candidates, so its distance is at least -2 times
-    that, less the rounding of the product. To be nearer than the farthest ranked point it must not be
-    longer than |x| + sqrt(farthest), so that its product rounds by at most P units of (|x| + |y|)^2; the
-    two plain distances round by P units of their own. If the lowest score is -inf, all admissible
-    points are candidates.
+    Such a point has at most the score ``ceiling``, so its distance is at least -2 times that, less the
+    rounding of the product. To be nearer than ``farthest`` it must not be longer than |x| + sqrt(farthest),
+    so that its product rounds by at most P units of (|x| + |y|)^2; the two plain distances round by P
+    units of their own. Where the ceiling is -inf, all admissible points are candidates.
     """
-    farthest, lowest = ranked.distances[:, -1], scores[:, -1]
     reach = (2 * torch.linalg.vector_norm(centred, dim=1) + farthest.sqrt()).square() + 2 * farthest
     unit = torch.finfo(centred.dtype).eps / 2
     rounding = ((centred.shape[1] + 8) * unit + 2 * _input_rounding(centred)) * reach
-    return (lowest == -torch.inf) | (-2 * lowest - rounding > farthest)
+    return (ceiling == -torch.inf) | (-2 * ceiling - rounding > farthest)
 
 
 def _input_rounding(tensor: Tensor) -> float:
