@@ -32,9 +32,7 @@ def denoising(W: Array, X: Array, neighbours: Array, eps: float) -> float:
 
 def shareable(W: Array, X: Array, membership: Array, sharing: Array) -> float:
     return float(
-        np.mean(
-            [reconstruction(a[:, None] * W, X[member]) for a, member in zip(sharing, membership.T)]
-        )
+        np.mean([reconstruction(a[:, None] * W, X[member]) for a, member in zip(sharing, membership.T)])
     )
 
 
@@ -52,9 +50,7 @@ def hinge(
 
     def distance(near: Array) -> float:
         f = chosen * features(W, X[j], eps)
-        return float(
-            np.mean([np.sum((f - chosen * features(W, X[k], eps)) ** 2) for k in near if k >= 0])
-        )
+        return float(np.mean([np.sum((f - chosen * features(W, X[k], eps)) ** 2) for k in near if k >= 0]))
 
     if (positives < 0).all() or (negatives < 0).all():
         return 0.0
@@ -76,8 +72,7 @@ def discriminative(
     for c in range(len(sharing)):
         of_class = np.flatnonzero(classes == c)
         losses = [
-            hinge(W, X, anchors[e], positives[e], negatives[e], sharing[c], margin, eps)
-            for e in of_class
+            hinge(W, X, anchors[e], positives[e], negatives[e], sharing[c], margin, eps) for e in of_class
         ]
         total += np.mean(losses) / len(sharing)
     return total
@@ -103,9 +98,9 @@ def sharing_cost(
     hinges: Callable[[Array], float],
 ) -> float:
     """Cost of one class (psudo_obj_fun_2, gamma as in full_obj_fun) with the filters ``chosen``."""
-    return gamma * (
-        reconstruction(chosen[:, None] * W, X_class) + lambda2 * chosen.sum()
-    ) + eta * hinges(chosen)
+    return gamma * (reconstruction(chosen[:, None] * W, X_class) + lambda2 * chosen.sum()) + eta * hinges(
+        chosen
+    )
 
 
 def greedy_sharing(

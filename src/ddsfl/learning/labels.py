@@ -46,16 +46,13 @@ def class_membership(y: ArrayLike | Tensor) -> tuple[np.ndarray[Any, Any], np.nd
     if labels.ndim == 2:
         return _from_indicator(labels)
     if labels.ndim != 1:
-        raise ValueError(
-            f"y has shape {labels.shape}; expected (n_patches,) or (n_patches, n_classes)."
-        )
+        raise ValueError(f"y has shape {labels.shape}; expected (n_patches,) or (n_patches, n_classes).")
     if labels.dtype.kind == "O":
         labels = _plain(labels)
     if labels.dtype.kind == "f":
         if not (np.isfinite(labels).all() and (labels == np.floor(labels)).all()):
             raise ValueError(
-                "y holds numbers that are not whole (Unknown label type: continuous); "
-                "expected class labels."
+                "y holds numbers that are not whole (Unknown label type: continuous); expected class labels."
             )
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubSU":

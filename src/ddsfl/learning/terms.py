@@ -49,9 +49,7 @@ def reconstruction(W: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
     return (SR * R).sum(), -2 * (W @ (SR + SR.T))
 
 
-def sparsity(
-    W: Tensor, X: Tensor, eps: float, budget_bytes: int | None = None
-) -> tuple[Tensor, Tensor]:
+def sparsity(W: Tensor, X: Tensor, eps: float, budget_bytes: int | None = None) -> tuple[Tensor, Tensor]:
     """Mean l1 norm of the features (psudo_obj_fun_basic), 1/N sum_i sum_d sqrt((w_d'x_i)^2 + eps).
 
     The one unsupervised term that visits every patch, in chunks that stay in the cache.
@@ -76,9 +74,7 @@ def denoising(
     """
     N, M, P = neighbours.shape
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
-    step = rows_within(
-        4 * (M + 1) * len(W) * X.element_size(), budget_bytes or budget_of(X), least=4
-    )
+    step = rows_within(4 * (M + 1) * len(W) * X.element_size(), budget_bytes or budget_of(X), least=4)
     for rows in slices(N, step):
         Z, near_Z = X[rows] @ W.T, neighbours[rows] @ W.T
         F, near_F = (Z * Z).add_(eps).sqrt_(), (near_Z * near_Z).add_(eps).sqrt_()
@@ -151,9 +147,7 @@ def discriminative(
     value = (triplets.weights * hinge.clamp_min(0)).sum()
 
     active = triplets.weights * (hinge > 0)
-    by_class = active[:, None] * (
-        triplets.classes[:, None] == torch.arange(len(sharing), device=W.device)
-    )
+    by_class = active[:, None] * (triplets.classes[:, None] == torch.arange(len(sharing), device=W.device))
     pull = triplets.scatter(by_class)  # (N, C): B' of the anchors' weights, a class a column
     for block in blocks:
         Z = X @ W[block].T

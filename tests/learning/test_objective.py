@@ -1,0 +1,161 @@
+"""The whole objective against the oracle's sum, and the order of the steps of Algorithm 1."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from ddsfl.learning.algorithm import learn_filters
+from ddsfl.learning.neighbours import Triplets
+from ddsfl.learning.objective import Fixed, Objective, Weights
+from tests.oracles import learning as oracle
+
+N, P, D, C, K = 47, 5, 8, 3, 2
+WEIGHTS = Weights(
+    reconstruction=0.9,
+    xi=0.3,
+    lambda1=0.2,
+    lambda2=0.02,
+    gamma=0.7,
+    eta=2.0,
+    margin=0.4,
+    eps=1e-3,
+    tau=0.05,
+)
+
+
+class Scene:
+    """Patches, some without a label and some with two, and filters, as NumPy arrays."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(8)
+        self.W = 0.5 * rng.normal(size=(D, P))
+        self.X = rng.normal(size=(N, P)) * np.linspace(0.5, 1.5, P)
+        self.near = self.X[:, None] + 0.2 * rng.normal(size=(N, 2, P))
+        self.membership = rng.random((N, C)) < 0.4
+        self.groups = rng.integers(20, size=N)
+        self.sharing = rng.random((C, D)) < 0.6
+        self.labelled = self.membership.any(1)
+        self.objective = Objective(
+            WEIGHTS, *(torch.from_numpy(a) for a in (self.X, self.near, self.membership, self.groups))
+        )
+
+    def neighbours(self, sharing: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return anchors, classes, positives and negatives among the labelled patches."""
+        member, groups = self.membership[self.labelled], self.groups[self.labelled]
+        F = np.abs(self.X[self.labelled] @ self.W.T)
+        parts = []
+        for c in range(C):
+            rows, others = np.flatnonzero(member[:, c]), np.flatnonzero(~member[:, c])
+            own = F[:, sharing[c]]
+            sides = [oracle.neighbours(own, rows, points, groups, K) for points in (rows, others)]
+            parts.append((rows, np.full(len(rows), c), *sides))
+        return tuple(np.concatenate(part) for part in zip(*parts))
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene()
+
+
+def test_parts_are_weighted_and_add_up(scene: Scene) -> None:
+    w, X = WEIGHTS, scene.X
+    labelled_X, member = X[scene.labelled], scene.membership[scene.labelled]
+    near = scene.neighbours(scene.sharing)
+    expected = {
+        "reconstruction": w.reconstruction * oracle.reconstruction(scene.W, X),
+        "denoising": w.xi * oracle.denoising(scene.W, X, scene.near, w.eps),
+        "sparsity": w.lambda1 * oracle.sparsity(scene.W, X, w.eps),
+        "sharing": w.gamma * oracle.shareable(scene.W, labelled_X, member, scene.sharing),
+        "selection": w.gamma * w.lambda2 * scene.sharing.sum(1).mean(),
+        "discriminative": w.eta
+        * oracle.discriminative(scene.W, labelled_X, *near, scene.sharing, w.margin, w.eps),
+    }
+    W, sharing = torch.from_numpy(scene.W), torch.from_numpy(scene.sharing)
+    fixed = Fixed(sharing, scene.objective.find_triplets(W, K, sharing))
+    found = scene.objective(W, fixed)
+    assert list(found.terms) == list(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(float(found.terms[name]), value, rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(float(found.value), sum(expected.values()), rtol=1e-9)
+
+    direction = np.random.default_rng(1).normal(size=(D, P))
+    up, down = (scene.objective(W + s * torch.from_numpy(direction), fixed).value for s in (1e-6, -1e-6))
+    slope = (float(up) - float(down)) / 2e-6
+    np.testing.assert_allclose((found.gradient.numpy() * direction).sum(), slope, rtol=1e-5)
+
+    alone = scene.objective(W)
+    np.testing.assert_allclose(float(alone.value), sum(list(expected.values())[:3]), rtol=1e-9)
+
+
+def test_choice_of_filters_uses_every_weight(scene: Scene) -> None:
+    every = np.ones((C, D), dtype=bool)
+    anchors, classes, positives, negatives = scene.neighbours(every)
+    labelled_X, w = scene.X[scene.labelled], WEIGHTS
+    W = torch.from_numpy(scene.W)
+    found = scene.objective.choose_filters(W, scene.objective.find_triplets(W, K, None))
+    differs = False
+    for c in range(C):
+
+        def mean_hinge(chosen: np.ndarray, c: int = c) -> float:
+            parts = [
+                oracle.hinge(
+                    scene.W, labelled_X, anchors[e], positives[e], negatives[e], chosen, w.margin, w.eps
+                )
+                for e in np.flatnonzero(classes == c)
+            ]
+            return float(np.mean(parts))
+
+        member = scene.membership[scene.labelled][:, c]
+        settings = (w.gamma, w.lambda2, w.eta, w.tau)
+        order = oracle.greedy_sharing(scene.W, labelled_X[member], *settings, mean_hinge)
+        assert sorted(order) == found[c].nonzero()[:, 0].tolist()
+        without = oracle.greedy_sharing(
+            scene.W, labelled_X[member], w.gamma, w.lambda2, 0.0, w.tau, mean_hinge
+        )
+        differs |= sorted(without) != sorted(order)
+    assert differs  # the hinge does take part
+
+
+class Recorder(Objective):
+    """Notes each search and choice, with the filters that it was made with."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.__dict__.update(scene.objective.__dict__)
+        self.calls: list[tuple[str, Tensor, Tensor | None]] = []
+
+    def find_triplets(self, W: Tensor, K: int, sharing: Tensor | None) -> Triplets | None:
+        self.calls.append(("search", W, sharing))
+        return super().find_triplets(W, K, sharing)
+
+    def choose_filters(self, W: Tensor, triplets: Triplets | None) -> Tensor:
+        self.calls.append(("choose", W, super().choose_filters(W, triplets)))
+        return super().choose_filters(W, triplets)
+
+
+def test_order_of_the_steps(scene: Scene) -> None:
+    recorder = Recorder(scene)
+    learned = learn_filters(
+        recorder,
+        torch.from_numpy(scene.W),
+        n_neighbors=K,
+        refresh_every=3,
+        rounds=2,
+        max_iter=4,
+        round_iter=7,
+        tolerance=0.0,
+    )
+    steps = [name for name, _, _ in recorder.calls]
+    assert steps == ["search", "choose", "search", "search"] * 2
+    first, choice, again = (sharing for _, _, sharing in recorder.calls[:3])
+    assert first is None  # nothing is chosen yet: all filters
+    assert again is not None
+    assert choice is not None
+    torch.testing.assert_close(again, choice)
+    torch.testing.assert_close(recorder.calls[4][2], choice)  # a new round searches in the old choice
+    torch.testing.assert_close(recorder.calls[6][2], recorder.calls[5][2])
+    assert not torch.equal(recorder.calls[2][1], recorder.calls[3][1])  # with the filters of the moment
+    rounds, legs = np.array(learned.trace)[:, :2].T
+    np.testing.assert_array_equal(np.unique(rounds), [0, 1, 2])
+    assert [int((legs == leg).sum()) for leg in range(7)] == [5, 4, 4, 2, 4, 4, 2]
+    assert learned.n_iter == 4 + 2 * 7
