@@ -161,8 +161,8 @@ def test_evaluate_official_lists_survive_a_bad_file(ddsfl, tmp_path):
     (tmp_path / "set" / names[0]).write_text("not a picture")
     (tmp_path / "train.txt").write_text("\n".join(names[::2]))
     (tmp_path / "test.txt").write_text("\n".join(names[1::2]))
-    code, _, err = ddsfl("evaluate", tmp_path / "set", "--protocol", "lists", "--train-list",
-                         tmp_path / "train.txt", "--test-list", tmp_path / "test.txt", *TINY_OPTIONS)  # fmt: skip
+    lists = ["--train-list", tmp_path / "train.txt", "--test-list", tmp_path / "test.txt"]
+    code, _, err = ddsfl("evaluate", tmp_path / "set", "--protocol", "lists", *lists, *TINY_OPTIONS)
     assert code == 0
     assert names[0] in err
 

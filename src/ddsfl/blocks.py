@@ -23,8 +23,8 @@ from ddsfl.patches.batching import Progress, image_batches
 
 CODINGS: Mapping[str, type[Codebook]] = {"llc": LLC, "vq": VectorQuantisation}
 
-#: Words are learned from this many descriptors, drawn from at most this many images.
-CODEBOOK_SAMPLES, CODEBOOK_IMAGES = 200_000, 500
+#: Words are learned from this many descriptors a word, drawn from at most this many images.
+SAMPLES_A_WORD, CODEBOOK_IMAGES = 100, 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ def sample_descriptors(
     *,
     device: torch.device,
     seed: int,
-    n_samples: int = CODEBOOK_SAMPLES,
+    n_samples: int,
     progress: Progress | None = None,
 ) -> list[Tensor]:
     """Draw about ``n_samples`` descriptors of each output of ``source`` from images spread over all.

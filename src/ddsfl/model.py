@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 import ddsfl
-from ddsfl.blocks import Encoder, sample_descriptors
+from ddsfl.blocks import SAMPLES_A_WORD, Encoder, sample_descriptors
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.codebook import Codebook
@@ -262,18 +262,26 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
         @cache  # drawn once, and only if the words of some block were not found stored
         def samples() -> list[Tensor]:
-            return sample_descriptors(images, self.stack_, device=device, seed=seed, progress=progress)
+            n_words = max(coding.get_params()["n_words"] for coding in codings)
+            return sample_descriptors(
+                images,
+                self.stack_,
+                device=device,
+                seed=seed,
+                n_samples=SAMPLES_A_WORD * n_words,
+                progress=progress,
+            )
 
-        codings = []
-        for block, block_seed in zip(self.settings_.blocks, spawn_seeds(seed, len(self.settings_.blocks))):
-            coding = block.make_coding(self.device, block_seed)
+        blocks = self.settings_.blocks
+        seeds = spawn_seeds(seed, len(blocks))
+        codings = [block.make_coding(self.device, block_seed) for block, block_seed in zip(blocks, seeds)]
+        for block, coding in zip(blocks, codings):
 
             def learn(coding: Codebook = coding, output: int = block.output) -> Arrays:
                 return {"words": coding.fit(samples()[output]).words_}
 
             coding.words_ = stages.run(f"{block.name}.words", learn)["words"]
             coding.n_features_in_ = coding.words_.shape[1]
-            codings.append(coding)
         return codings
 
     def _training_vectors(

@@ -2,33 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.coding.codebook import Codes, learn_words, nearest_words
+from ddsfl.coding.codebook import Codes, learn_words
 from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import make_generator
-
-
-def test_nearest_words_equals_brute_force():
-    rng = np.random.default_rng(0)
-    X, words = rng.standard_normal((37, 7)) + 20, rng.standard_normal((13, 7)) + 20
-    every = ((X[:, None] - words) ** 2).sum(axis=2)
-    distances, indices = nearest_words(torch.from_numpy(X), torch.from_numpy(words), 4)
-    np.testing.assert_array_equal(indices, np.argsort(every, axis=1)[:, :4])
-    np.testing.assert_allclose(distances, np.sort(every, axis=1)[:, :4], rtol=1e-10)
-
-
-def test_nearest_words_does_not_depend_on_the_chunk(monkeypatch):
-    rng = np.random.default_rng(1)
-    X, words = (torch.from_numpy(rng.standard_normal((n, 5))) for n in (29, 11))
-    whole = nearest_words(X, words, 3)
-    monkeypatch.setattr("ddsfl.coding.codebook.rows_within", lambda size: 4)
-    cut = nearest_words(X, words, 3)
-    torch.testing.assert_close(cut[0], whole[0])
-    assert torch.equal(cut[1], whole[1])
-
-
-def test_nearest_words_names_an_impossible_number():
-    with pytest.raises(ValueError, match="expected from 1 to 3"):
-        nearest_words(torch.zeros(2, 2), torch.zeros(3, 2), 4)
 
 
 def test_words_find_separate_heaps():

@@ -20,8 +20,6 @@ from ddsfl.compute.device import (
     as_tensor,
     make_generator,
     resolve_device,
-    rows_within,
-    slices,
 )
 from ddsfl.compute.kmeans import KMeansResult, kmeans
 
@@ -62,32 +60,6 @@ def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_
             f"n_words={n_words}; expected from 1 to the number of descriptors, n_samples={len(descriptors)}."
         )
     return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter)
-
-
-def nearest_words(X: Tensor, words: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return (T, k) squared distances and indices of the words (M, d) nearest to each descriptor.
-
-    Unlike `compute.knn.nearest` this trusts the matrix products: words whose distances agree to rounding
-    may stand in either order. A code hardly changes by that, and ranking exactly costs three times the
-    products themselves.
-
-    >>> nearest_words(torch.tensor([[0.9]]), torch.tensor([[0.0], [1.0], [3.0]]), 2)[1]
-    tensor([[1, 0]])
-    """
-    if not 1 <= k <= len(words):
-        raise ValueError(f"{k} nearest words were asked for; expected from 1 to {len(words)}.")
-    # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
-    centre = words.mean(dim=0)
-    centred_words = words - centre
-    offsets = centred_words.square().sum(dim=1) / -2
-    distances = X.new_empty(len(X), k)
-    indices = torch.empty(len(X), k, dtype=torch.int64, device=X.device)
-    for rows in slices(len(X), rows_within(X.element_size() * (len(words) + X.shape[1]))):
-        centred = X[rows] - centre
-        best = torch.addmm(offsets, centred, centred_words.T).topk(k, dim=1)
-        distances[rows] = centred.square().sum(dim=1, keepdim=True) - 2 * best.values
-        indices[rows] = best.indices
-    return distances.clamp_(min=0), indices
 
 
 class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):

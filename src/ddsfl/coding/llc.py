@@ -12,8 +12,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ddsfl.coding.codebook import Codebook, Codes, nearest_words
+from ddsfl.coding.codebook import Codebook, Codes
 from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.products import nearest_by_products
 
 
 def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: float = 1e-4) -> Codes:
@@ -36,7 +37,7 @@ def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: fl
     >>> llc_codes(torch.tensor([[0.25, 0.0]]), words, n_neighbors=2)
     Codes(indices=tensor([[0, 1]]), values=tensor([[0.7500, 0.2500]]))
     """
-    distances, indices = nearest_words(X, words, n_neighbors)
+    distances, indices = nearest_by_products(X, words, n_neighbors)
     between, spread = _squared_distances(words)
     # Below this trace, rounding of the distances would be felt beside the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.coding.codebook import Codebook, Codes, nearest_words
+from ddsfl.coding.codebook import Codebook, Codes
+from ddsfl.compute.products import nearest_by_products
 
 
 def vq_codes(X: Tensor, words: Tensor) -> Codes:
@@ -15,7 +16,7 @@ def vq_codes(X: Tensor, words: Tensor) -> Codes:
     >>> vq_codes(torch.tensor([[0.9], [0.2]]), torch.tensor([[0.0], [1.0]])).indices.flatten()
     tensor([1, 0])
     """
-    _, indices = nearest_words(X, words, 1)
+    _, indices = nearest_by_products(X, words, 1)
     return Codes(indices, torch.ones_like(indices, dtype=X.dtype))
 
 

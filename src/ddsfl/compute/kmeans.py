@@ -1,4 +1,4 @@
-"""k-means by Lloyd's iterations over blocks, the same for every block size."""
+"""k-means by Lloyd's iterations over blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
-from ddsfl.compute.knn import nearest
+from ddsfl.compute.products import nearest_by_products
 
 #: Points a cluster that take part in seeding; more cost time and hardly change what is found.
 SEEDING_POINTS = 10
@@ -79,13 +79,13 @@ def kmeans(
 def assign(
     points: Tensor, centres: Tensor, *, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> tuple[Tensor, Tensor]:
-    """Return the nearest centre (N,) of each point, ties to the first, and the squared distance (N,).
+    """Return the nearest centre (N,) of each point and the squared distance (N,), right up to rounding.
 
     >>> assign(torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [3.0]]))
     (tensor([0, 1]), tensor([1., 1.]))
     """
-    found = nearest(points, centres, 1, budget_bytes=budget_bytes)
-    return found.indices[:, 0], found.distances[:, 0]
+    distances, indices = nearest_by_products(points, centres, 1, budget_bytes=budget_bytes)
+    return indices[:, 0], distances[:, 0]
 
 
 def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_bytes: int) -> Tensor:
