@@ -55,6 +55,12 @@ def patches(n_images: int = 60, an_image: int = 100) -> tuple[np.ndarray, np.nda
     return stack[:, 0].astype(np.float32), stack[:, 1:].astype(np.float32)
 
 
+def live_filters(filters: np.ndarray) -> np.ndarray:
+    """Return the filters of at least a tenth of the largest norm; the others have faded to nothing."""
+    norms = np.linalg.norm(filters, axis=1)
+    return filters[norms >= 0.1 * norms.max()]
+
+
 def best_match(first: np.ndarray, second: np.ndarray) -> float:
     """Return the mean over the filters of the best |correlation| in the other bank, both ways."""
     first, second = (bank / np.linalg.norm(bank, axis=1, keepdims=True) for bank in (first, second))
@@ -65,8 +71,8 @@ def best_match(first: np.ndarray, second: np.ndarray) -> float:
 def main() -> None:
     X, near = patches()
     lines = [
-        "| xi | final objective, spread over starts (relative) | agreement between starts |",
-        "|---|---|---|",
+        "| xi | spread of the final objective | agreement between starts | reconstruction error | live |",
+        "|---|---|---|---|---|",
     ]
     for xi in WEIGHTS:
         banks = [
@@ -76,10 +82,13 @@ def main() -> None:
             for seed in SEEDS
         ]
         last = np.array([bank.objective_[-1, 2] for bank in banks])
-        agreements = [best_match(a.filters_, b.filters_) for a, b in combinations(banks, 2)]
+        error = np.mean([bank.objective_[-1, 3] for bank in banks])
+        live = [live_filters(bank.filters_) for bank in banks]
+        agreements = [best_match(*pair) for pair in combinations(live, 2)]
         lines.append(
-            f"| {xi:g} | {last.std(ddof=1) / last.mean():.2e} "
-            f"| {np.mean(agreements):.3f} ± {np.std(agreements):.3f} |"
+            f"| {xi:g} | {last.std(ddof=1) / last.mean():.1e} "
+            f"| {np.mean(agreements):.3f} ± {np.std(agreements):.3f} "
+            f"| {error:.4f} | {np.mean([len(filters) for filters in live]):.1f} |"
         )
         print(lines[-1], flush=True)
     head = (
@@ -88,7 +97,8 @@ def main() -> None:
         "denoising term brings little accuracy but makes the result depend less on the start.\n\n"
         f"{len(X)} patches of {SIDE}x{SIDE} pixels from pictures of 1/f noise with edges, "
         f"{N_NEIGHBOURS} neighbours\nwithin two pixels, 96 filters, {len(SEEDS)} starts. Agreement is the "
-        "mean best |correlation| between the\nfilters of two starts (1 means the same filters).\n\n"
+        "mean best |correlation| between the\nlive filters of two starts (1 means the same filters); "
+        "live are those of at least a tenth of the\nlargest norm. The spread is the standard deviation over the mean.\n\n"
     )
     PAGE.parent.mkdir(exist_ok=True)
     write_whole(PAGE, (head + "\n".join(lines) + "\n").encode())
