@@ -98,7 +98,8 @@ def main() -> None:
         f"{len(X)} patches of {SIDE}x{SIDE} pixels from pictures of 1/f noise with edges, "
         f"{N_NEIGHBOURS} neighbours\nwithin two pixels, 96 filters, {len(SEEDS)} starts. Agreement is the "
         "mean best |correlation| between the\nlive filters of two starts (1 means the same filters); "
-        "live are those of at least a tenth of the\nlargest norm. The spread is the standard deviation over the mean.\n\n"
+        "live are those of at least a tenth of the\nlargest norm. "
+        "The spread is the standard deviation over the mean.\n\n"
     )
     PAGE.parent.mkdir(exist_ok=True)
     write_whole(PAGE, (head + "\n".join(lines) + "\n").encode())
