@@ -161,13 +161,16 @@ class _Slots:
             yield Proposal(self._order[block], scores, self._order[whose], ceiling)
 
     def _visit_pairs(self, left: Tensor, side: int) -> None:
+        products = left.new_empty(side * side)  # once: the system would clear every new block
         for columns in slices(len(left), side):
             right = left[columns].clone()
             right[:, -2:] = right[:, -2:].flip(1)
             for rows in slices(len(left), side):
                 if rows.start < columns.start:
                     continue
-                scores = left[rows] @ right.T
+                shape = (rows.stop - rows.start, len(right))
+                scores = products[: shape[0] * shape[1]].view(shape)
+                torch.mm(left[rows], right.T, out=scores)
                 if columns.start == 0:
                     self._begin(rows, columns, scores)
                 else:

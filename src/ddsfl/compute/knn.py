@@ -211,7 +211,8 @@ def _rank(
     columns = min(pairs, candidates.shape[1])
     for part in slices(candidates.shape[1], columns):
         for block in slices(len(queries), pairs // columns):
-            others = points[candidates[block, part].clamp(max=len(points) - 1)]
+            whose = candidates[block, part].clamp(max=len(points) - 1)
+            others = points.index_select(0, whose.flatten()).view(*whose.shape, -1)
             distances[block, part] = others.sub_(queries[block, None]).square_().sum(2)
     nowhere = candidates == len(points)
     distances, order = distances.masked_fill_(nowhere, torch.inf).sort(stable=True, dim=1)
