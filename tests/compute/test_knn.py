@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute import candidates, knn
+from ddsfl.compute import candidates, knn, ranking
 from ddsfl.compute.knn import nearest, nearest_within
 from tests.oracles import knn as oracle
 
@@ -122,7 +122,7 @@ def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
     monkeypatch.setattr(knn, "propose_within", lambda p, *rest: within(coarse(p), *rest))
     monkeypatch.setattr(knn, "propose", lambda q, p, *rest: between(coarse(q), coarse(p), *rest))
     assert not torch.equal(nearest_within(points, 6).indices, expected.indices)
-    monkeypatch.setattr(knn, "_input_rounding", lambda tensor: 1 / 16)
+    monkeypatch.setattr(ranking, "_input_rounding", lambda tensor: 1 / 16)
     found = nearest_within(points, 6)
     assert torch.equal(found.indices, expected.indices)
     assert torch.equal(found.distances, expected.distances)
@@ -130,11 +130,11 @@ def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
 
 def test_torchs_matmul_precision_is_heard():
     single, double = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
-    assert knn._input_rounding(single) == 0
+    assert ranking._input_rounding(single) == 0
     torch.set_float32_matmul_precision("medium")
     try:
-        assert knn._input_rounding(single) == 2**-8
-        assert knn._input_rounding(double) == 0
+        assert ranking._input_rounding(single) == 2**-8
+        assert ranking._input_rounding(double) == 0
     finally:
         torch.set_float32_matmul_precision("highest")
 

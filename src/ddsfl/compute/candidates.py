@@ -103,6 +103,25 @@ def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int
     return _Slots(points, count, groups, budget_bytes - slot_bytes).proposals()
 
 
+def propose_all(
+    queries: Tensor,
+    points: Tensor,
+    query_groups: Tensor | None,
+    point_groups: Tensor | None,
+    budget_bytes: int,
+) -> Iterator[Proposal]:
+    """Yield all points as candidates of all queries: for those that products cannot tell apart."""
+    everyone = torch.arange(len(points), device=points.device)
+    # Whoever ranks so many candidates holds their numbers, order and distances several times.
+    for rows in slices(len(queries), rows_within(64 * len(points), budget_bytes)):
+        which = torch.arange(rows.start, rows.stop, device=points.device)
+        scores = points.new_zeros(len(which), len(points))
+        if query_groups is not None and point_groups is not None:
+            own = query_groups[rows, None]
+            scores.masked_fill_((own == point_groups).logical_and_(own >= 0), -torch.inf)
+        yield Proposal(which, scores, everyone.expand_as(scores), scores.new_full((len(which),), -torch.inf))
+
+
 def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the ``count`` highest values of each row and their columns, in any order.
 

@@ -3,41 +3,32 @@
 Matrix products find neighbours fast but round: ``|x|^2 + |y|^2 - 2 x'y`` cancels, and its last digits
 change with the shape of the block. So products only propose (`candidates.py`). Each query takes a few
 candidates more than it needs, their distances are computed again as plain sums of squared differences,
-and these decide, equal distances by the smaller index. A bound on the rounding of the products then
-certifies that no point left out could have been nearer. The few queries it cannot speak for (many equal
-distances, say, or products in TF32) are searched again with more candidates, in the end with all points.
+and these decide, equal distances by the smaller index (`ranking.py`). A bound on the rounding of the
+products then certifies that no point left out could have been nearer. The few queries it cannot speak for
+(many equal distances, say, or products in TF32) are searched again with more candidates, in the end with
+all points. Crowds of equal points are thinned out first (`duplicates.py`).
 
-Working memory beyond the inputs and the results: the budget, one centred copy of the points and a copy
-of the queries that are searched again.
+Working memory beyond the inputs and the results: the budget, one centred copy of the points, a copy of
+the queries that are searched again and, after thinning out, one of the points that are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import Proposal, propose, propose_within
+from ddsfl.compute.candidates import propose, propose_all, propose_within
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.duplicates import findable
+from ddsfl.compute.ranking import Neighbours, decide, nobody
 
-#: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
-CPU_RANK_BYTES = 2**22
+__all__ = ["Neighbours", "WithinNeighbours", "nearest", "nearest_within"]
 
-
-class Neighbours(NamedTuple):
-    """The nearest points of Q queries, nearest first.
-
-    Attributes
-    ----------
-    distances : (Q, K) squared Euclidean distances; inf where there are fewer than K admissible points.
-    indices : (Q, K) int64, which point; -1 where there is none.
-    """
-
-    distances: Tensor
-    indices: Tensor
+#: How many times more candidates a query takes when the last ones did not do; as many equal points as
+#: `findable` leaves fit into the second try.
+MORE = 4
 
 
 class WithinNeighbours(NamedTuple):
@@ -82,7 +73,7 @@ def nearest(
     if query_groups is not None and point_groups is not None:
         _check_groups("query_groups", query_groups, queries)
         _check_groups("point_groups", point_groups, points)
-    return _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
+    return _search_findable(queries, points, k, query_groups, point_groups, budget_bytes)
 
 
 def nearest_within(
@@ -157,93 +148,64 @@ def _search(
 ) -> Neighbours:
     """Find the neighbours of ``queries`` with ``count`` candidates each, more where these do not do."""
     if not len(points):
-        return _nobody(queries, k)
+        return nobody(queries, k)
     proposals = propose(queries, points, count, query_groups, point_groups, budget_bytes)
-    found, unsure = _decide(queries, points, k, proposals, budget_bytes)
+    found, unsure = decide(queries, points, k, proposals, budget_bytes)
     if len(unsure) and count < len(points):
-        own = None if query_groups is None else query_groups[unsure]
-        retry = _search(queries[unsure], points, k, 8 * count, own, point_groups, budget_bytes)
-        found.distances[unsure], found.indices[unsure] = retry
+        queries = queries[unsure]
+        query_groups = None if query_groups is None else query_groups[unsure]
+        again = _search_again(queries, points, k, MORE * count, query_groups, point_groups, budget_bytes)
+        found.distances[unsure], found.indices[unsure] = again
+    return found
+
+
+def _search_findable(
+    queries: Tensor,
+    points: Tensor,
+    k: int,
+    query_groups: Tensor | None,
+    point_groups: Tensor | None,
+    budget_bytes: int,
+) -> Neighbours:
+    """Do the same without the points that nobody can find because so many equal ones come first."""
+    seen = findable(points, point_groups, k, budget_bytes)
+    if seen is not None:
+        points = points[seen]
+        point_groups = None if point_groups is None else point_groups[seen]
+    found = _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
+    if seen is not None:
+        found.indices.copy_(torch.where(found.indices < 0, -1, seen[found.indices]))
     return found
 
 
 def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
     """Do the same for every point among all points."""
+    if findable(points, groups, k, budget_bytes) is not None:
+        return _search_findable(points, points, k, groups, groups, budget_bytes)
     count = _enough(k)
     proposals = propose_within(points, count, groups, budget_bytes)
-    found, unsure = _decide(points, points, k, proposals, budget_bytes)
+    found, unsure = decide(points, points, k, proposals, budget_bytes)
     if len(unsure) and count < len(points):
-        own = groups[unsure]
-        retry = _search(points[unsure], points, k, 8 * count, own, groups, budget_bytes)
-        found.distances[unsure], found.indices[unsure] = retry
+        queries, own = points[unsure], groups[unsure]
+        again = _search_again(queries, points, k, MORE * count, own, groups, budget_bytes)
+        found.distances[unsure], found.indices[unsure] = again
     return found
 
 
-def _nobody(queries: Tensor, k: int) -> Neighbours:
-    """Return the answer to queries that found nothing."""
-    distances = queries.new_full((len(queries), k), torch.inf)
-    return Neighbours(distances, torch.full(distances.shape, -1, device=queries.device))
-
-
-def _decide(
-    queries: Tensor, points: Tensor, k: int, proposals: Iterator[Proposal], budget_bytes: int
-) -> tuple[Neighbours, Tensor]:
-    """Return the nearest of the proposed candidates, and the queries for which that is not certain."""
-    found = _nobody(queries, k)
-    certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
-    centre = points.mean(0)
-    for rows, scores, candidates, ceiling in proposals:
-        ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
-        found.distances[rows], found.indices[rows] = ranked
-        certain[rows] = _certify(queries[rows] - centre, ranked.distances[:, -1], ceiling)
-    return found, torch.nonzero(~certain).squeeze(1)
-
-
-def _rank(
-    queries: Tensor, points: Tensor, scores: Tensor, candidates: Tensor, k: int, budget_bytes: int
+def _search_again(
+    queries: Tensor,
+    points: Tensor,
+    k: int,
+    count: int,
+    query_groups: Tensor | None,
+    point_groups: Tensor | None,
+    budget_bytes: int,
 ) -> Neighbours:
-    """Return the ``k`` nearest of the candidates by plain differences, ties by the smaller index."""
-    candidates = candidates.masked_fill(scores == -torch.inf, len(points)).sort(1).values
-    distances = queries.new_empty(candidates.shape)
-    if queries.device.type == "cpu":
-        budget_bytes = min(budget_bytes, CPU_RANK_BYTES)
-    pairs = rows_within(2 * queries.shape[1] * queries.element_size(), budget_bytes)
-    columns = min(pairs, candidates.shape[1])
-    for part in slices(candidates.shape[1], columns):
-        for block in slices(len(queries), pairs // columns):
-            whose = candidates[block, part].clamp(max=len(points) - 1)
-            others = points.index_select(0, whose.flatten()).view(*whose.shape, -1)
-            distances[block, part] = others.sub_(queries[block, None]).square_().sum(2)
-    nowhere = candidates == len(points)
-    distances, order = distances.masked_fill_(nowhere, torch.inf).sort(stable=True, dim=1)
-    indices = candidates.masked_fill_(nowhere, -1).gather(1, order)
-    missing = max(0, k - indices.shape[1])
-    return Neighbours(
-        pad(distances[:, :k], (0, missing), value=torch.inf),
-        pad(indices[:, :k], (0, missing), value=-1),
-    )
-
-
-def _certify(centred: Tensor, farthest: Tensor, ceiling: Tensor) -> Tensor:
-    """Return for which queries no point but the candidates can be nearer than the ``farthest`` one found.
-
-    Such a point has at most the score ``ceiling``, so its distance is at least -2 times that, less the
-    rounding of the product. To be nearer than ``farthest`` it must not be longer than |x| + sqrt(farthest),
-    so that its product rounds by at most P units of (|x| + |y|)^2; the two plain distances round by P
-    units of their own. Where the ceiling is -inf, all admissible points are candidates.
-    """
-    reach = (2 * torch.linalg.vector_norm(centred, dim=1) + farthest.sqrt()).square() + 2 * farthest
-    unit = torch.finfo(centred.dtype).eps / 2
-    rounding = ((centred.shape[1] + 8) * unit + 2 * _input_rounding(centred)) * reach
-    return (ceiling == -torch.inf) | (-2 * ceiling - rounding > farthest)
-
-
-def _input_rounding(tensor: Tensor) -> float:
-    """Return by how much matrix products round their inputs; torch may be told to be fast that way."""
-    if tensor.dtype != torch.float32:
-        return 0.0
-    backend = torch.backends.cuda if tensor.is_cuda else torch.backends.mkldnn
-    return {"tf32": 2.0**-11, "bf16": 2.0**-8}.get(backend.matmul.fp32_precision, 0.0)
+    """Search with ``count`` candidates, or rank all points where choosing so many would take longer."""
+    if 16 * count < len(points):
+        return _search(queries, points, k, count, query_groups, point_groups, budget_bytes)
+    proposals = propose_all(queries, points, query_groups, point_groups, budget_bytes)
+    return decide(queries, points, k, proposals, budget_bytes)[0]
 
 
 def _class_distances(
@@ -264,7 +226,8 @@ def _class_distances(
         rest = torch.nonzero(distances[:, column].isinf()).squeeze(1)
         ours = torch.nonzero(members).squeeze(1)
         if len(rest) and len(ours):
-            own, theirs = groups[rest], groups[ours]
-            nearest_member = _search(points[rest], points[ours], 1, _enough(1), own, theirs, budget_bytes)
+            nearest_member = _search_findable(
+                points[rest], points[ours], 1, groups[rest], groups[ours], budget_bytes
+            )
             distances[rest, column] = nearest_member.distances[:, 0]
     return distances

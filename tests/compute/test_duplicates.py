@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.compute.duplicates import _row_keys, findable
+from ddsfl.compute.knn import nearest, nearest_within
+from tests.oracles import knn as oracle
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_keys_are_equal_for_equal_rows_alone(dtype):
+    # Round numbers, whose low bits are all zero, are the hard ones.
+    points = torch.cartesian_prod(*[torch.tensor([0.0, 1.0, 2.0, -1.0], dtype=dtype)] * 6)
+    keys = _row_keys(points, 1000)
+    assert len(torch.unique(keys)) == len(points)
+    assert torch.equal(keys, _row_keys(torch.where(points == 0, -points, points), 2**20))
+
+
+def test_all_points_are_seen_where_few_are_equal():
+    points = torch.arange(30.0)[:, None].repeat(4, 1)
+    assert findable(points, None, 2, 2**20) is None
+    assert findable(points[:0], None, 2, 2**20) is None
+
+
+@pytest.mark.parametrize("budget", [1, 20_011, 2**28])
+@pytest.mark.parametrize("largest", [1, 4, 40])
+def test_crowds_of_equal_points_change_no_answer(largest, budget):
+    rng = np.random.default_rng(largest)
+    points = rng.normal(size=(400, 3))
+    points[rng.permutation(400)[:150]] = 0
+    points[rng.permutation(400)[:60]] = 1
+    # Runs of neighbouring points share a group, and some points have none.
+    groups = np.cumsum(rng.random(400) < 1 / largest)
+    groups[rng.random(400) < 0.1] = -1
+    membership = rng.random((400, 3)) < [0.5, 0.05, 0.01]
+    tensor = torch.from_numpy(points)
+    assert len(findable(tensor, torch.from_numpy(groups), 6, budget)) < 250
+    found = nearest_within(
+        tensor,
+        6,
+        groups=torch.from_numpy(groups),
+        membership=torch.from_numpy(membership),
+        budget_bytes=budget,
+    )
+    expected = oracle.nearest_within(points, 6, groups, membership)
+    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+    np.testing.assert_allclose(found.distances.numpy(), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(found.class_distances.numpy(), expected[2], rtol=1e-12)
+    between = nearest(tensor[:50], tensor, 6, budget_bytes=budget)
+    np.testing.assert_array_equal(between.indices.numpy(), oracle.nearest(points[:50], points, 6)[1])
