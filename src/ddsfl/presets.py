@@ -78,7 +78,7 @@ BANK: Mapping[str, Any] = {
     "n_filters": 400,
     "lambda1": 0.0086,
     "gamma": 0.3,
-    "lambda2": 0.0,
+    "lambda2": 0.001,
     "eta": 0.1,
     "margin": 0.05,
     "n_neighbors": 5,
@@ -103,33 +103,35 @@ PAPER = Settings(
     classifier=SVM,
 )
 
-#: A minute on a laptop: fewer patches, scales, filters and words; two layers.
-_QUICK_BANK = {"n_filters": 128, "max_iter": 60, "rounds": 2, "refresh_every": 20}
+#: Some minutes on a laptop: two layers, a coarser grid, fewer filters, patches and words. Layer 2 pools the
+#: very responses that layer 1 is coded from (step 4, grid 4).
+_QUICK_BANK = {"n_filters": 256, "lambda2": 0.002, "rounds": 2, "round_iter": 40, "refresh_every": 20}
 QUICK = Settings(
-    max_side=240,
     layers=(
         Layer(
             field=16,
-            step=6,
-            n_scales=4,
-            n_components=128,
-            patches_per_image=30,
+            step=4,
+            n_scales=5,
+            n_components=200,
+            smoothing=0.05,
+            patches_per_image=40,
             bank={**BANK, **_QUICK_BANK},
         ),
         Layer(
             field=32,
-            step=12,
-            n_scales=3,
-            n_components=128,
+            step=8,
+            n_scales=4,
+            n_components=200,
             smoothing=1.0,
             grid=4,
             pool=3,
-            patches_per_image=30,
+            patches_per_image=40,
             bank={**UPPER_BANK, **_QUICK_BANK},
         ),
     ),
     blocks=tuple(
-        Block(f"layer{index + 1}", output=index, coding={**LLC, "n_words": 1000}) for index in range(2)
+        Block(f"layer{index + 1}", output=index, coding={**LLC, "n_words": 1500, "max_iter": 15})
+        for index in range(2)
     ),
     classifier=SVM,
 )
