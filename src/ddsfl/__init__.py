@@ -1,5 +1,11 @@
 """Discriminative, shareable local image features from small labelled image sets."""
 
+import os
+
+# Threads that spin while they wait starve each other as soon as anything else runs: on two cores with one
+# other busy program the same work took 15 times as long. Has an effect only before torch is first imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 __version__ = "0.1.0"
 
 from ddsfl.coding.llc import LLC

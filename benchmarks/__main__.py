@@ -1,0 +1,21 @@
+"""`python -m benchmarks`, what `make bench` runs: every ratio that the documentation speaks of."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import torch
+
+from benchmarks import encoding, exemplars, learning, neighbours
+
+
+def main() -> None:
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
+    for part in (neighbours, learning, exemplars, encoding):
+        print(f"\n== {part.__name__.removeprefix('benchmarks.')}")
+        part.main()
+
+
+if __name__ == "__main__":
+    main()

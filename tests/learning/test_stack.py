@@ -1,0 +1,155 @@
+"""FilterStack learns every layer, the same twice, and says what is wrong with its input."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from ddsfl.compute.stages import Stages
+from ddsfl.learning.forward import Layer
+from ddsfl.learning.inputs import InputDrawer
+from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
+from ddsfl.learning.stack import FilterStack
+from ddsfl.patches.normalise import contrast_normalise
+from tests.tiny import tiny_scenes
+
+BANK = {"n_filters": 8, "max_iter": 5, "rounds": 1, "round_iter": 4}
+LAYERS = (
+    Layer(step=4, n_scales=2, n_components=20, patches_per_image=30, bank=BANK),
+    Layer(field=32, step=8, n_scales=2, n_components=15, grid=4, pool=3, patches_per_image=30, bank=BANK),
+    Layer(field=64, step=8, n_scales=1, n_components=10, grid=8, pool=3, patches_per_image=30, bank=BANK),
+)
+PICTURES, LABELS = tiny_scenes()
+IMAGES = [torch.from_numpy(picture)[None] for picture in PICTURES]
+# Another shape in between, so that batches are padded.
+IMAGES[1] = torch.cat([IMAGES[1], IMAGES[2][:, :9]], dim=1)
+
+
+def stack(layers=LAYERS, **options):
+    return FilterStack(layers, **{"device": "cpu", "random_state": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return stack().fit(IMAGES, LABELS)
+
+
+def test_every_layer_learns_filters_sharing_and_pictures(fitted):
+    assert [learned.filters.shape for learned in fitted.learned_] == [(8, 20), (8, 15), (8, 10)]
+    assert [sharing.shape for sharing in fitted.sharing_] == [(3, 8)] * 3
+    assert [pictures.shape for pictures in fitted.pixel_filters_] == [
+        (8, 1, 16, 16),
+        (8, 1, 32, 32),
+        (8, 1, 64, 64),
+    ]
+    assert [list(numbers) for numbers in fitted.n_exemplars_] == [[12, 12, 12]] * 3
+    for values, names in zip(fitted.objective_, fitted.objective_terms_):
+        assert values.shape[1] == len(names)
+        assert values[-1, names.index("objective")] < values[0, names.index("objective")]
+
+
+def test_the_same_seed_learns_the_same(fitted):
+    again = stack().fit(IMAGES, LABELS)
+    for one, other in zip(fitted.learned_, again.learned_):
+        assert torch.equal(one.filters, other.filters)
+    other = stack(random_state=1).fit(IMAGES, LABELS)
+    assert not torch.equal(other.learned_[0].filters, fitted.learned_[0].filters)
+
+
+def test_clone_and_parameters(fitted):
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_svm_exemplars_no_exemplars_and_denoising():
+    changes = [
+        {"exemplars": {"method": "svm", "n_negatives": 40}},
+        {"exemplars": None},
+        {"bank": {**BANK, "xi": 0.1}},
+    ]
+    for change in changes:
+        layers = [Layer(**{**vars(layer), **change}) for layer in LAYERS[:2]]
+        learned = stack(layers).fit(IMAGES, LABELS)
+        if change.get("exemplars", 0) is None:
+            assert [list(numbers) for numbers in learned.n_exemplars_] == [[120, 120, 120]] * 2
+        if "bank" in change:
+            column = learned.objective_terms_[1].index("denoising")
+            assert (learned.objective_[1][:, column] > 0).all()
+
+
+def test_max_patches_bounds_what_is_drawn():
+    learned = stack(LAYERS[:1], max_patches=60).fit(IMAGES, LABELS)
+    assert learned.n_exemplars_[0].sum() <= 3 * 2  # 5 patches an image, a tenth of 20 a class
+    drawn = []
+    stages = Stages(report=lambda name, _: drawn.append(name))
+    stack(LAYERS[:1], max_patches=60).fit(IMAGES, LABELS, stages=stages)
+    assert drawn == ["layer1.space", "layer1.exemplars", "layer1.bank"]
+
+
+def test_drawn_inputs_do_not_depend_on_batches(fitted, monkeypatch):
+    def draw(index):
+        drawer = InputDrawer(IMAGES, LAYERS, fitted.learned_[:index], device=torch.device("cpu"), seed=3)
+        return drawer.draw(fitted.learned_[index].space, 7, neighbours=2)
+
+    together = [draw(index) for index in range(3)]
+    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 1})
+    for index, expected in enumerate(together):
+        alone = draw(index)
+        torch.testing.assert_close(alone.projected, expected.projected, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(alone.neighbours, expected.neighbours, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(alone.pictures, expected.pictures, atol=1e-4, rtol=1e-4)
+        assert torch.equal(alone.images, torch.arange(12).repeat_interleave(7))
+
+
+def test_neighbours_are_nearer_than_strangers(fitted):
+    drawer = InputDrawer(IMAGES, LAYERS, [], device=torch.device("cpu"), seed=3)
+    drawn = drawer.draw(fitted.learned_[0].space, 50, neighbours=3)
+    near = (drawn.neighbours - drawn.projected[:, None]).norm(dim=2).mean()
+    far = (drawn.projected[:, None] - drawn.projected.roll(1, 0)[:, None]).norm(dim=2).mean()
+    assert near < 0.8 * far
+
+
+def test_first_layer_pictures_are_what_excites_the_filter(fitted):
+    """The pattern of a filter, shown as a patch, gives that filter its strongest response."""
+    learned = fitted.learned_[0]
+    patterns = patterns_of_filters(learned.space, learned.filters)
+    inputs = learned.space.whiten(patterns @ learned.space.axes.T)
+    responses = (inputs @ learned.filters.T).abs()
+    assert (responses.argmax(dim=0) == torch.arange(8)).float().mean() > 0.7
+    np.testing.assert_allclose(fitted.pixel_filters_[0].reshape(8, -1), patterns, rtol=1e-4, atol=1e-5)
+
+
+def test_average_of_strongest_takes_the_strongest():
+    pictures = contrast_normalise(torch.rand(30, 16)).view(30, 1, 4, 4)
+    responses = torch.rand(30, 2)
+    found = average_of_strongest(responses, pictures, strongest=5)
+    expected = pictures[responses[:, 1].argsort(descending=True)[:5]].mean(dim=0)
+    torch.testing.assert_close(found[1], expected)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        ([], [], "images is empty"),
+        (IMAGES, LABELS[:-1], "y has 11 rows; expected one for each of the 12 images"),
+        ([image[:, :40] for image in IMAGES], LABELS, "is smaller than the field of 64 pixels"),
+        ([torch.zeros(1, 70, 70, dtype=torch.uint8)] * 12, LABELS, "nothing to learn from flat images"),
+    ],
+)
+def test_bad_input_is_named(images, labels, message):
+    with pytest.raises(ValueError, match=message):
+        stack().fit(images, labels)
+
+
+def test_an_unknown_selector_is_named():
+    layers = [Layer(**{**vars(LAYERS[0]), "exemplars": {"method": "guess"}})]
+    with pytest.raises(ValueError, match="method='guess' is unknown; expected 'nearest' or 'svm'"):
+        stack(layers).fit(IMAGES, LABELS)
+
+
+@pytest.mark.cuda
+def test_cuda_describes_as_the_cpu_does(fitted):
+    other = stack(device="cuda")
+    other.learned_ = fitted.learned_
+    for here, there in zip(fitted.describe(IMAGES), other.describe(IMAGES)):
+        torch.testing.assert_close(here.vectors, there.vectors.cpu(), atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(here.positions, there.positions.cpu())
