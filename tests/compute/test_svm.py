@@ -4,6 +4,7 @@ import torch
 from sklearn.svm import LinearSVC
 
 from ddsfl.compute import svm
+from ddsfl.compute.newton import Line
 from ddsfl.compute.svm import fit_batch, fit_gram, fit_one_vs_rest
 from tests.oracles.compute import svm_gradient, svm_objective
 
@@ -241,7 +242,7 @@ def test_lowest_step_is_the_minimum_along_the_line_or_one(length):
         downhill = svm_gradient(w, 0.0, X, y, costs)[0] @ d
         d = -np.sign(downhill) * d * length
         downhill *= length
-        line = svm._Line(*tensors([w @ d], [d @ d], [1 - y * (X @ w)], [y * (X @ d)], [costs]))
+        line = Line(*tensors([w @ d], [d @ d], [1 - y * (X @ w)], [y * (X @ d)], [costs]))
         (first,), _ = line.slopes(torch.zeros(1, dtype=torch.float64))
         assert float(first) == pytest.approx(-abs(downhill))
         step = line.lowest(torch.tensor([1e-10]), torch.tensor([False]))
