@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from ddsfl.images import synthetic
+from ddsfl.images.scene_parts import PARTS
 from ddsfl.images.synthetic import SCENE_CLASSES, make_scenes
 
 
@@ -28,12 +28,12 @@ def test_a_seed_means_the_same_scenes_and_another_one_means_others():
 
 
 def test_each_class_has_one_part_alone_and_one_with_each_neighbour():
-    uses = Counter(part for parts in synthetic._PARTS.values() for part in parts)
-    for own, *shared in synthetic._PARTS.values():
+    uses = Counter(part for parts in PARTS.values() for part in parts)
+    for own, *shared in PARTS.values():
         assert uses[own] == 1
         assert [uses[part] for part in shared] == [2, 2]
     neighbours = Counter(
-        frozenset(name for name, parts in synthetic._PARTS.items() if part in parts)
+        frozenset(name for name, parts in PARTS.items() if part in parts)
         for part, count in uses.items()
         if count == 2
     )
