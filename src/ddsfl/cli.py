@@ -6,7 +6,6 @@ import csv
 import functools
 import io
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -18,17 +17,22 @@ import typer
 from rich.console import Console as Paper
 from rich.table import Table
 
+from ddsfl.cli_inputs import (
+    changed_settings,
+    check_writable,
+    chosen_splits,
+    read_pictures,
+    read_set,
+)
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.experiments.demo import run_demo
 from ddsfl.experiments.evaluation import evaluate_split
-from ddsfl.experiments.protocols import Split, official_split, random_splits
-from ddsfl.images.folders import ImageSet, ImageSetError, find_images, list_images
-from ddsfl.images.reading import ImageList
+from ddsfl.images.folders import find_images, list_images
 from ddsfl.inspection import describe_model, draw_model
-from ddsfl.model import SceneClassifier, image_list
+from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_confusion
-from ddsfl.presets import PRESETS, Settings, preset
+from ddsfl.presets import PRESETS
 
 app = typer.Typer(
     help="Learn local image features from small labelled image sets, and classify with them.",
@@ -102,10 +106,10 @@ def train(
     Interrupted, it continues where it stopped when the same command is given again.
     """
     console = Console(quiet)
-    settings, changed = _settings(preset, changes)
-    _check_writable(out)
+    settings, changed = changed_settings(preset, changes)
+    check_writable(out)
     found = find_images(images)
-    pictures, kept = _read_set(found, settings, strict, console)
+    pictures, kept = read_set(found, settings, strict, console)
     labels = [found.labels[index] for index in kept]
     model = SceneClassifier(preset, changes=changed, device=device, random_state=seed)
     checkpoints = out.with_name(out.name + ".stages")
@@ -139,7 +143,7 @@ def predict(
     console = Console(quiet or as_json or as_csv)
     classifier = SceneClassifier.load(model, device=device)
     names = [str(name) for name in classifier.classes_]
-    paths, pictures = _read_pictures(list_images(images), classifier.settings_, strict, console)
+    paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
     console.begin("classify")
     scores = classifier.decision_function(pictures, progress=console.progress)
     console.close()
@@ -188,10 +192,10 @@ def evaluate(
     With --out, finished splits are kept, and the same command continues after an interruption.
     """
     console = Console(quiet)
-    settings, changed = _settings(preset, changes)
+    settings, changed = changed_settings(preset, changes)
     found = find_images(images)
-    splits_of = _protocol(protocol, found, train, test, splits, train_list, test_list, seed)
-    pictures, kept = _read_set(found, settings, strict, console)
+    splits_of = chosen_splits(protocol, found, train, test, splits, train_list, test_list, seed)
+    pictures, kept = read_set(found, settings, strict, console)
     labels = list(found.labels)
     chosen = [split.without(set(range(len(labels))) - set(kept)) for split in splits_of]
     cells = []
@@ -232,9 +236,9 @@ def encode(
     if out.suffix not in (".npz", ".csv"):
         raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
     console = Console(quiet)
-    _check_writable(out)
+    check_writable(out)
     classifier = SceneClassifier.load(model, device=device)
-    paths, pictures = _read_pictures(list_images(images), classifier.settings_, strict, console)
+    paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
     console.begin("encode")
     vectors = classifier.transform(pictures, progress=console.progress)
     console.close()
@@ -280,95 +284,6 @@ def _sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def _settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:
-    """Return the settings with the changes of the command line, and those changes as values."""
-    changed: dict[str, Any] = {}
-    for change in changes or []:
-        path, equals, value = change.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
-        try:
-            changed[path] = json.loads(value)
-        except ValueError:
-            changed[path] = value  # a word, such as lab
-    try:
-        return preset(name).change(changed), changed
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-def _protocol(
-    protocol: str,
-    found: ImageSet,
-    train: int,
-    test: int | None,
-    splits: int,
-    train_list: Path | None,
-    test_list: Path | None,
-    seed: int,
-) -> list[Split]:
-    """Return the splits of a set as it was found, before any image is read."""
-    if protocol == "random":
-        labels = [label for label in found.labels if isinstance(label, str)]
-        if len(labels) < len(found):
-            raise ImageSetError("images with several labels cannot be split at random; give lists.")
-        return random_splits(labels, train, splits, n_test=test, seed=seed)
-    if protocol != "lists":
-        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
-    if train_list is None or test_list is None:
-        raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
-    return [official_split(found.paths, train_list, test_list)]
-
-
-def _check_writable(out: Path) -> None:
-    """Fail before hours of work rather than after them."""
-    if out.is_dir():
-        raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(out.parent, os.W_OK):
-        raise PermissionError(13, "no permission to write", str(out.parent))
-
-
-def _read_set(
-    found: ImageSet, settings: Settings, strict: bool, console: Console
-) -> tuple[ImageList, list[int]]:
-    """Decode the images of a set once, name those that cannot be read, and number the others."""
-    images = image_list(found.paths, settings)
-    console.begin("read images")
-    problems = images.read_all(console.progress)
-    console.close()
-    kept = found.without(problem.index for problem in problems)
-    told = [*problems, *kept.problems]
-    if told:
-        console.warn([f"{len(told)} problem(s) with the images:"])
-        console.warn(told)
-    if strict and told:
-        raise ImageSetError(f"--strict: {len(told)} problem(s) with the images, listed above.")
-    if len(kept.classes) < 2:
-        raise ImageSetError("fewer than two labels with readable images remain.")
-    place = {path: index for index, path in enumerate(found.paths)}
-    console.say(f"{len(kept)} images of {len(kept.classes)} classes")
-    return images, [place[path] for path in kept.paths]
-
-
-def _read_pictures(
-    paths: list[Path], settings: Settings, strict: bool, console: Console
-) -> tuple[list[Path], ImageList]:
-    """Return the images that can be read, with their paths; the others are named."""
-    images = image_list(paths, settings)
-    console.begin("read images")
-    problems = images.read_all(console.progress)
-    console.close()
-    console.warn(problems)
-    if problems and strict:
-        raise ImageSetError(f"--strict: {len(problems)} image(s) cannot be read.")
-    bad = {problem.index for problem in problems}
-    good = [index for index in range(len(paths)) if index not in bad]
-    if not good:
-        raise ImageSetError("none of the images can be read.")
-    return [paths[index] for index in good], images.subset(good)
 
 
 def _labels(classifier: SceneClassifier, scores: np.ndarray[Any, Any]) -> list[str | list[str]]:

@@ -14,6 +14,7 @@ _WORDS = (
     (r"layer(\d+)\.space", r"layer \1: principal axes"),
     (r"layer(\d+)\.exemplars", r"layer \1: exemplars"),
     (r"layer(\d+)\.bank", r"layer \1: filter bank"),
+    (r"layer(\d+)\.words", r"layer \1: words"),
     (r"(.+)\.words", r"\1: words"),
     (r"vectors(\d+)", r"vectors, part \1"),
 )

@@ -24,19 +24,20 @@ from ddsfl.coding.codebook import Codebook
 from ddsfl.compute.device import as_numpy, resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.reading import ImageList
-from ddsfl.learning.forward import LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.patches.batching import Progress
-from ddsfl.patches.normalise import InputSpace
 from ddsfl.presets import Settings, preset
+from ddsfl.storage import (
+    classifier_arrays,
+    model_header,
+    model_tensors,
+    restore_classifier,
+    restore_model,
+)
 
 #: Training images encoded between two stored results; an interruption loses at most these.
 ENCODED_AT_ONCE = 200
-
-#: What is kept of the linear classifier, and of each layer beside its filters and input space.
-_CLASSIFIER_ARRAYS = ("classes", "single_label", "C", "cv_scores", "coef", "intercept", "slopes", "offsets")
-_LAYER_ARRAYS = ("sharing", "objective", "n_exemplars", "pixel_filters")
 
 Images = Sequence[Any] | ImageList
 
@@ -141,8 +142,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         classifier = LinearClassifier(
             **{**settings.classifier, "device": self.device, "random_state": svm_seed}
         )
-        state = stages.run("classifier", lambda: _classifier_arrays(classifier.fit(vectors, targets)))
-        self.classifier_ = _restored_classifier(classifier, state)
+        state = stages.run("classifier", lambda: classifier_arrays(classifier.fit(vectors, targets)))
+        self.classifier_ = restore_classifier(classifier, state)
         self.seconds_ = dict(stages.seconds)
         self.device_ = str(resolve_device(self.device))
         return self
@@ -183,76 +184,23 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears whole or not at all."""
         check_is_fitted(self, "classifier_")
-        tensors: Arrays = {}
-        for index, learned in enumerate(self.stack_.learned_):
-            parts = {"filters": as_numpy(learned.filters)}
-            parts |= {name: as_numpy(part) for name, part in zip(learned.space._fields, learned.space)}
-            parts |= {name: getattr(self.stack_, f"{name}_")[index] for name in _LAYER_ARRAYS}
-            tensors |= {f"layer{index + 1}.{name}": array for name, array in parts.items()}
-        for block, coding in zip(self.settings_.blocks, self.codings_):
-            tensors[f"block.{block.name}.words"] = coding.words_
-        tensors |= {
-            f"classifier.{name}": array for name, array in _classifier_arrays(self.classifier_).items()
-        }
-        header = {
-            "preset": self.preset,
-            "changes": dict(self.changes or {}),
-            "settings": self.settings_.to_json(),
-            "classes": self.classes_.tolist(),
-            "multilabel": self.multilabel_,
-            "seed": self.seed_,
-            "training": self.training_,
-            "seconds": self.seconds_,
-            "device": self.device_,
-            "objective_terms": [list(names) for names in self.stack_.objective_terms_],
-        }
-        write_model(path, tensors, header)
+        write_model(path, model_tensors(self), model_header(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> SceneClassifier:
         """Read a model that ``save`` wrote, onto any device; nothing in the file is executed."""
         tensors, header = read_model(path)
         try:
-            return cls._restored(tensors, header, device)
+            model = cls(
+                header["preset"],
+                changes=header["changes"],
+                device=device,
+                random_state=header["seed"],
+            )
+            restore_model(model, tensors, header)
+            return model
         except (KeyError, TypeError, IndexError) as error:
             raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
-
-    @classmethod
-    def _restored(
-        cls, tensors: Arrays, header: dict[str, Any], device: str | torch.device
-    ) -> SceneClassifier:
-        model = cls(header["preset"], changes=header["changes"], device=device, random_state=header["seed"])
-        settings = Settings.from_json(header["settings"])
-        model.settings_, model.seed_ = settings, header["seed"]
-        model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
-        model.training_, model.seconds_ = header["training"], header["seconds"]
-        model.device_ = header["device"]
-        stack = FilterStack(settings.layers, device=device)
-        names = [f"layer{index + 1}" for index in range(len(settings.layers))]
-        stack.classes_ = np.arange(len(model.classes_))
-        stack.learned_ = []
-        for layer, name in zip(settings.layers, names):
-            space = InputSpace(*(torch.from_numpy(tensors[f"{name}.{part}"]) for part in InputSpace._fields))
-            stack.learned_.append(LearnedLayer(layer, space, torch.from_numpy(tensors[f"{name}.filters"])))
-        for attribute in _LAYER_ARRAYS:
-            setattr(stack, f"{attribute}_", [tensors[f"{name}.{attribute}"] for name in names])
-        stack.objective_terms_ = [tuple(terms) for terms in header["objective_terms"]]
-        model.stack_ = stack
-        model.codings_ = []
-        for block in settings.blocks:
-            coding = block.make_coding(device, seed=0)
-            coding.words_ = tensors[f"block.{block.name}.words"]
-            coding.n_features_in_ = coding.words_.shape[1]
-            model.codings_.append(coding)
-        state = {
-            name.removeprefix("classifier."): array
-            for name, array in tensors.items()
-            if name.startswith("classifier.")
-        }
-        model.classifier_ = _restored_classifier(
-            LinearClassifier(**{**settings.classifier, "device": device}), state
-        )
-        return model
 
     def _learn_words(
         self, images: ImageList, stages: Stages, seed: int, progress: Progress | None
@@ -337,9 +285,15 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         return image_list(X, settings)
 
 
-def image_list(sources: Sequence[Any], settings: Settings) -> ImageList:
+def image_list(sources: Sequence[Any], settings: Settings, cache_bytes: int = 2**30) -> ImageList:
     """Return images as a classifier with these settings wants to see them."""
-    return ImageList(sources, colour=settings.colour, max_side=settings.max_side, min_side=settings.min_side)
+    return ImageList(
+        sources,
+        colour=settings.colour,
+        max_side=settings.max_side,
+        min_side=settings.min_side,
+        cache_bytes=cache_bytes,
+    )
 
 
 def _targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
@@ -352,20 +306,3 @@ def _targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
         return np.arange(labels.shape[1]), labels.astype(bool), True
     classes, numbers = np.unique(labels, return_inverse=True)
     return classes, numbers, False
-
-
-def _classifier_arrays(classifier: LinearClassifier) -> Arrays:
-    """Return what the classifier learned; its classes are numbers here."""
-    return {
-        name: np.asarray(getattr(classifier, f"{name}_"))
-        for name in _CLASSIFIER_ARRAYS
-        if getattr(classifier, f"{name}_", None) is not None
-    }
-
-
-def _restored_classifier(classifier: LinearClassifier, arrays: Arrays) -> LinearClassifier:
-    """Return the classifier as it was when ``_classifier_arrays`` looked at it."""
-    for name, array in arrays.items():
-        setattr(classifier, f"{name}_", array if array.ndim else array.item())
-    classifier.n_features_in_ = classifier.coef_.shape[1]
-    return classifier

@@ -198,3 +198,17 @@ def test_cuda_agrees():
     finally:
         torch.set_float32_matmul_precision("highest")
     assert all(torch.equal(a, b) for a, b in zip(there, coarse))
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.001, 5.0])
+@pytest.mark.parametrize("n", [64, 61])
+def test_points_around_zero_are_not_copied_and_found_all_the_same(shift, n):
+    points = draw(40, n, 6) + shift
+    points -= points.mean(0) - shift
+    centre = candidates.subtracted(points)
+    centred = candidates._centred(points, centre)
+    assert (centred is points) == (n == 64 and shift < 1)
+    torch.testing.assert_close(centred[:n] + centre, points)
+    found = nearest(points[:9], points, 4)
+    expected = oracle.nearest(points[:9].numpy(), points.numpy(), 4)
+    np.testing.assert_array_equal(found.indices.numpy(), expected[1])

@@ -34,6 +34,8 @@ class Proposal(NamedTuple):
     ceiling: Tensor
 
 
+#: Points count as centred if the norm of their mean is at most this part of their mean norm.
+AROUND_ZERO = 0.02
 #: Columns that are first looked at together, by their highest score.
 GROUP = 16
 #: Points that a block of products spans at most.
@@ -60,10 +62,9 @@ def propose(
 
     Fewer are proposed only where there are fewer points.
     """
-    centre = points.mean(0)
-    padding = -len(points) % GROUP
-    centred = points.new_zeros(len(points) + padding, points.shape[1])
-    torch.sub(points, centre, out=centred[: len(points)])
+    centre = subtracted(points)
+    centred = _centred(points, centre)
+    padding = len(centred) - len(points)
     offsets = torch.linalg.vector_norm(centred, dim=1).square_().div_(-2)
     offsets[len(points) :] = -torch.inf
     if point_groups is not None:
@@ -89,6 +90,28 @@ def propose(
             whose = whose.gather(1, order)
         best -= torch.linalg.vector_norm(left, dim=1, keepdim=True).square_().div_(2)
         yield Proposal(torch.arange(rows.start, rows.stop, device=left.device), best, whose, best[:, -1])
+
+
+def subtracted(points: Tensor) -> Tensor:
+    """Return what `propose` subtracts from the points (P,): their mean, or nothing.
+
+    Points that lie around zero already, as projections onto principal axes do, are left as they are if
+    they fill whole groups: a copy of 600,000 patches would take as much memory as they do.
+    """
+    centre, spread = points.mean(0), torch.linalg.vector_norm(points, dim=1).mean()
+    if len(points) % GROUP == 0 and bool(torch.linalg.vector_norm(centre) <= AROUND_ZERO * spread):
+        return torch.zeros_like(centre)
+    return centre
+
+
+def _centred(points: Tensor, centre: Tensor) -> Tensor:
+    """Return the points without ``centre``, padded to whole groups; themselves if nothing changes."""
+    padding = -len(points) % GROUP
+    if padding == 0 and not centre.any():
+        return points
+    centred = points.new_zeros(len(points) + padding, points.shape[1])
+    torch.sub(points, centre, out=centred[: len(points)])
+    return centred
 
 
 def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> Iterator[Proposal]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import Proposal
+from ddsfl.compute.candidates import Proposal, subtracted
 from ddsfl.compute.device import rows_within, slices
 
 #: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
@@ -41,7 +41,7 @@ def decide(
     """Return the nearest of the proposed candidates, and the queries for which that is not certain."""
     found = nobody(queries, k)
     certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
-    centre = points.mean(0)
+    centre = subtracted(points)
     for rows, scores, candidates, ceiling in proposals:
         ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
         found.distances[rows], found.indices[rows] = ranked
