@@ -1,0 +1,24 @@
+"""Pictures, and files that are none, for the tests of this room."""
+
+import numpy as np
+from PIL import Image
+
+
+def picture(height=37, width=53, seed=0, channels=3):
+    shape = (height, width, 3) if channels == 3 else (height, width)
+    return np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)
+
+
+def bad_files(folder):
+    """Files that look like pictures, and a word of why each is none."""
+    whole = folder / "whole.jpg"
+    Image.fromarray(picture(200, 200)).save(whole)
+    (folder / "text.jpg").write_text("This is no picture.")
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "cut.jpg").write_bytes(whole.read_bytes()[:3000])
+    (folder / "head.jpg").write_bytes(whole.read_bytes()[:40])
+    (folder / "folder.jpg").mkdir()
+    return {
+        "text.jpg": "not an image", "empty.png": "not an image", "cut.jpg": "truncated", "head.jpg": ".",
+        "folder.jpg": "directory", "missing.jpg": "no such file",
+    }  # fmt: skip
