@@ -64,6 +64,22 @@ def test_views_become_contiguous():
     assert as_tensor(torch.from_numpy(array).T).is_contiguous()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_read_only_arrays_are_copied_without_a_warning(dtype):
+    array = np.arange(6).astype(dtype).reshape(2, 3)
+    array.flags.writeable = False
+    tensor = as_tensor(array)
+    tensor += 1
+    np.testing.assert_array_equal(as_numpy(tensor), np.arange(1, 7).reshape(2, 3))
+    np.testing.assert_array_equal(array, np.arange(6).reshape(2, 3))
+
+
+def test_writable_arrays_are_not_copied():
+    array = np.arange(3.0)
+    assert np.shares_memory(as_numpy(as_tensor(array)), array)
+
+
 def test_numpy_of_a_tensor_with_gradient():
     assert as_numpy(torch.ones(2, requires_grad=True)).tolist() == [1.0, 1.0]
 

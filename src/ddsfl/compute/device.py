@@ -42,10 +42,12 @@ def as_tensor(
     >>> as_tensor([[1, 2]]).dtype
     torch.float32
     """
-    tensor = array if isinstance(array, Tensor) else torch.from_numpy(np.ascontiguousarray(array))
+    if not isinstance(array, Tensor):
+        # "W" copies read-only arrays: a tensor over one could write to it, of which torch warns.
+        array = torch.from_numpy(np.require(np.ascontiguousarray(array), requirements="W"))
     if dtype is None:
-        dtype = tensor.dtype if tensor.dtype in (torch.float32, torch.float64) else torch.float32
-    return tensor.to(device=device, dtype=dtype).contiguous()
+        dtype = array.dtype if array.dtype in (torch.float32, torch.float64) else torch.float32
+    return array.to(device=device, dtype=dtype).contiguous()
 
 
 def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
