@@ -22,6 +22,17 @@ def test_all_points_are_seen_where_few_are_equal():
     assert findable(points[:0], None, 2, 2**20) is None
 
 
+def test_the_first_of_equal_points_are_seen():
+    points = torch.zeros(9, 2)
+    assert findable(points[:6], None, 3, 2**20) is None
+    assert findable(points[:7], None, 3, 2**20).tolist() == [0, 1, 2, 3, 4, 5]
+    # Of one group three are enough, but points of no group are strangers to each other.
+    two_groups = torch.tensor([4, 4, 4, 4, 7, 7, 7, 7, 7])
+    assert findable(points, torch.zeros(9, dtype=torch.int64), 3, 2**20).tolist() == [0, 1, 2]
+    assert findable(points, two_groups, 3, 2**20).tolist() == [0, 1, 2, 4, 5, 6]
+    assert findable(points, torch.full((9,), -1), 3, 2**20).tolist() == [0, 1, 2, 3, 4, 5]
+
+
 @pytest.mark.parametrize("budget", [1, 20_011, 2**28])
 @pytest.mark.parametrize("largest", [1, 4, 40])
 def test_crowds_of_equal_points_change_no_answer(largest, budget):

@@ -48,6 +48,19 @@ def test_empty_clusters_take_the_farthest_points():
     torch.testing.assert_close(moved, torch.tensor([[3.5], [9.0], [4.0]]))
 
 
+def test_empty_clusters_stay_where_no_point_is_left_for_them():
+    points, centres = torch.full((3, 1), 2.0), torch.tensor([[2.0], [5.0]])
+    moved = _update(points, torch.zeros(3, dtype=torch.int64), torch.zeros(3), centres, 1000)
+    torch.testing.assert_close(moved, centres)
+
+
+def test_means_of_many_floats_are_right_to_the_last_digits():
+    points = 1000 + draw(19, 20_011, 2, torch.float32)
+    labels = torch.zeros(len(points), dtype=torch.int64)
+    moved = _update(points, labels, torch.ones(len(points)), points[:1], 2**20)
+    np.testing.assert_allclose(moved[0].numpy(), points.numpy().mean(axis=0, dtype=np.float64), rtol=1e-7)
+
+
 def test_a_result_is_a_fixed_point_of_lloyds_step():
     points = draw(5, 301, 4)
     found = kmeans(points, 9, generator=generator(), max_iter=500, tolerance=0.0)
@@ -93,6 +106,51 @@ def test_one_seed_gives_the_same_clusters_for_every_budget():
     assert not torch.equal(first.centres, kmeans(points, 23, generator=generator(4)).centres)
 
 
+@pytest.mark.parametrize("scale", [1, 1000])
+@pytest.mark.parametrize("tolerance", [3e-1, 1e-1, 3e-2, 1e-2, 1e-3])
+def test_iterations_stop_when_the_centres_hardly_move(tolerance, scale):
+    points = scale * draw(14, 901, 8)
+
+    def after(n_iter):
+        return kmeans(points, 9, generator=generator(), max_iter=n_iter, tolerance=0.0).centres.numpy()
+
+    enough = tolerance * points.numpy().var(axis=0).mean()
+    expected = 1
+    while ((after(expected) - after(expected - 1)) ** 2).sum() > enough:
+        expected += 1
+    assert 1 < expected < 50
+    found = kmeans(points, 9, generator=generator(), tolerance=tolerance)
+    assert found.n_iter == expected
+    np.testing.assert_array_equal(found.centres.numpy(), after(expected))
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 17, 40, 69, 70])
+def test_there_are_as_many_seeds_as_clusters(n_clusters):
+    assert _seed(draw(15, 70, 3), n_clusters, generator(), 2**20).shape == (n_clusters, 3)
+
+
+def test_no_point_is_a_seed_twice_even_where_distances_drown_in_rounding():
+    places = 10 * draw(16, 50, 3, torch.float32)
+    points = torch.cat([places, places + 1e-3 * draw(17, 50, 3, torch.float32)])
+    assert len(torch.unique(_seed(points, 100, generator(), 2**20), dim=0)) == 100
+
+
+def test_seeding_takes_few_passes_over_a_sample(monkeypatch):
+    sizes = []
+
+    def counted(points, centres, **options):
+        sizes.append(len(points))
+        return assign(points, centres, **options)
+
+    monkeypatch.setattr("ddsfl.compute.kmeans.assign", counted)
+    _seed(draw(18, 3000, 2), 150, generator(), 2**20)
+    assert set(sizes) == {1500}
+    assert len(sizes) < 75
+    sizes.clear()
+    _seed(draw(18, 3000, 2), 3, generator(), 2**20)
+    assert sizes == [1000] * 3
+
+
 def test_equal_points_do_not_crash():
     points = torch.tensor([[0.0, 1.0], [2.0, 3.0], [5.0, 1.0]]).repeat(20, 1)
     found = kmeans(points, 7, generator=generator())
@@ -120,6 +178,11 @@ def test_too_many_clusters_are_named():
         kmeans(draw(0, 5, 2), 6, generator=generator())
     with pytest.raises(ValueError, match="n_clusters=0"):
         kmeans(draw(0, 5, 2), 0, generator=generator())
+
+
+def test_points_that_are_no_matrix_are_named():
+    with pytest.raises(ValueError, match=r"points have shape \(5, 2, 2\); expected a matrix"):
+        kmeans(torch.zeros(5, 2, 2), 2, generator=generator())
 
 
 @pytest.mark.cuda

@@ -21,9 +21,47 @@ def test_neighbours_are_those_of_a_full_sort(k, budget_bytes):
     np.testing.assert_allclose(distances, np.take_along_axis(every, order, axis=1), rtol=1e-10)
 
 
+def test_points_far_from_the_origin_lose_no_digits():
+    rng = np.random.default_rng(3)
+    X, points = (1000 + rng.normal(size=(n, 13)).astype(np.float32) for n in (101, 37))
+    every = ((X[:, None].astype(float) - points[None]) ** 2).sum(axis=2)
+    distances, _ = nearest_by_products(torch.from_numpy(X), torch.from_numpy(points), 3)
+    np.testing.assert_allclose(distances, np.sort(every, axis=1)[:, :3], rtol=1e-4)
+
+
+def test_no_distance_is_negative():
+    X = torch.from_numpy(np.random.default_rng(4).normal(size=(301, 13)).astype(np.float32))
+    distances, indices = nearest_by_products(X, X, 1)
+    assert distances.min() >= 0
+    assert distances.max() < 1e-4
+    assert torch.equal(indices[:, 0], torch.arange(301))
+
+
+def test_blocks_keep_to_the_budget_and_small_on_a_cpu(monkeypatch):
+    sizes = []
+    addmm = torch.addmm
+
+    def counted(*matrices):
+        found = addmm(*matrices)
+        sizes.append(found.numel() * found.element_size())
+        return found
+
+    monkeypatch.setattr(torch, "addmm", counted)
+    X, points = torch.zeros(201, 5), torch.zeros(7, 5)
+    nearest_by_products(X, points, 2, budget_bytes=2000)
+    assert max(sizes) <= 2000
+    assert sum(sizes) == 201 * 7 * 4
+    sizes.clear()
+    monkeypatch.setattr("ddsfl.compute.products.CPU_BLOCK_BYTES", 1000)
+    nearest_by_products(X, points, 2)
+    assert max(sizes) <= 1000
+
+
 def test_an_impossible_number_is_named():
     with pytest.raises(ValueError, match="4 nearest points were asked for; expected from 1 to 3"):
         nearest_by_products(torch.zeros(2, 5), torch.zeros(3, 5), 4)
+    with pytest.raises(ValueError, match="0 nearest points were asked for; expected from 1 to 3"):
+        nearest_by_products(torch.zeros(2, 5), torch.zeros(3, 5), 0)
 
 
 @pytest.mark.cuda

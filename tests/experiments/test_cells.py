@@ -1,0 +1,102 @@
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from ddsfl.experiments import cells
+from ddsfl.experiments.cells import current_commit, read_cell, score_predictions, score_rankings, write_cell
+
+
+def test_scores_are_those_worked_by_hand():
+    # sea: 3 of 4 right; city: 1 of 2; wood: 0 of 1; hill: never shown, though once guessed.
+    true = ["sea", "sea", "city", "sea", "wood", "city", "sea"]
+    predicted = ["sea", "hill", "city", "sea", "sea", "wood", "sea"]
+    assert score_predictions(true, predicted, ["sea", "city", "wood", "hill"]) == {
+        "accuracy": pytest.approx(4 / 7),
+        "mean_class_accuracy": pytest.approx((0.75 + 0.5 + 0) / 3),
+        "per_class_accuracy": {"sea": 0.75, "city": 0.5, "wood": 0.0, "hill": 0.0},
+        "confusion": [[3, 0, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]],
+        "classes": ["sea", "city", "wood", "hill"],
+    }
+
+
+def test_scores_of_numbered_classes_can_be_stored(tmp_path):
+    scores = score_predictions(np.array([0, 1, 1]), np.array([0, 1, 0]), np.array([0, 1]))
+    assert scores["per_class_accuracy"] == {"0": 1.0, "1": 0.5}
+    assert scores["classes"] == ["0", "1"]
+    assert json.loads(json.dumps(scores)) == scores
+
+
+def test_rankings_are_scored_by_their_mean_average_precision():
+    # First label: relevant at ranks 2 and 3, (1/2 + 2/3) / 2. Second: at rank 2, 1/2.
+    relevant = np.array([[False, False], [True, True], [True, False]])
+    scores = np.array([[0.9, 0.8], [0.5, 0.4], [0.1, 0.1]])
+    found = score_rankings(relevant, scores)
+    assert found == {"mean_average_precision": pytest.approx((7 / 12 + 1 / 2) / 2)}
+    assert type(found["mean_average_precision"]) is float
+
+
+def test_a_cell_comes_back_as_it_was_written(tmp_path):
+    path = tmp_path / "new" / "folders" / "cell.json"
+    cell = {"method": "quick", "split": 3, "accuracy": 0.1 + 0.2, "commit": None, "classes": ["Küche"]}
+    write_cell(path, cell)
+    assert read_cell(path, {"method": "quick", "split": 3}) == cell
+    assert read_cell(path, {}) == cell
+    assert path.read_bytes().endswith(b"}\n")
+    assert list(path.parent.iterdir()) == [path]
+    write_cell(path, {"method": "other"})
+    assert read_cell(path, {}) == {"method": "other"}
+
+
+def test_a_cell_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(cells, "write_whole", lambda path, data: written.append((path, json.loads(data))))
+    write_cell(tmp_path / "cell.json", {"split": 1})
+    assert written == [(tmp_path / "cell.json", {"split": 1})]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cells_that_do_not_fit_are_not_read(tmp_path):
+    path = tmp_path / "cell.json"
+    assert read_cell(path, {}) is None  # missing
+    assert read_cell(tmp_path, {}) is None  # a folder
+    write_cell(path, {"method": "quick", "split": 3})
+    assert read_cell(path, {"method": "quick", "split": 4}) is None
+    assert read_cell(path, {"method": "full", "split": 3}) is None
+    assert read_cell(path, {"method": "quick", "seed": 0}) is None
+    for damaged in (b"", b'{"method": "quick", "spl', b"\xff\xfe\x00", b"[1, 2]", b"null"):
+        path.write_bytes(damaged)
+        assert read_cell(path, {}) is None
+
+
+def test_no_git_means_no_commit(monkeypatch):
+    def missing(*args, **kwargs):
+        raise OSError("no git here")
+
+    monkeypatch.setattr(subprocess, "run", missing)
+    assert current_commit() is None
+
+
+@pytest.mark.parametrize("failing", ["rev-parse", "status"])
+def test_outside_of_a_repository_there_is_no_commit(monkeypatch, failing):
+    def refuse(command, check=False, **kwargs):
+        if check and command[1] == failing:
+            raise subprocess.CalledProcessError(128, command)
+        return subprocess.CompletedProcess(command, 128, stdout="", stderr="not a git repository")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert current_commit() is None
+
+
+@pytest.mark.parametrize(("changes", "expected"), [("", "0123456789ab"), (" M a.py\n", "0123456789ab+")])
+def test_a_changed_tree_is_marked(monkeypatch, changes, expected):
+    def run(command, cwd, **kwargs):
+        assert (cwd / "cells.py").is_file()  # the commit of this source, wherever it is called from
+        # Results that lie about in the tree do not change the source.
+        assert command[1] != "status" or "--untracked-files=no" in command
+        answers = {"rev-parse": "0123456789ab\n", "status": changes}
+        return subprocess.CompletedProcess(command, 0, stdout=answers[command[1]])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert current_commit() == expected

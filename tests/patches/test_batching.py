@@ -1,0 +1,78 @@
+import pytest
+import torch
+
+from ddsfl.images.reading import ImageList
+from ddsfl.patches import batching
+from ddsfl.patches.batching import batches_of_like_shape, image_batches
+
+SHAPES = [(20, 31), (17, 40), (20, 31), (50, 16), (17, 40), (20, 30), (90, 80), (17, 41), (20, 31)]
+
+
+def pictures(shapes=SHAPES):
+    """Images that hold their own number."""
+    return [torch.full((1, *shape), number, dtype=torch.uint8) for number, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("budget", [1, 620, 1300, 2500, 10**6])
+def test_every_image_is_in_one_group_and_groups_keep_to_the_budget(budget):
+    groups = batches_of_like_shape(SHAPES, budget)
+    assert sorted(number for group in groups for number in group) == list(range(len(SHAPES)))
+    for group in groups:
+        height = max(SHAPES[number][0] for number in group)
+        width = max(SHAPES[number][1] for number in group)
+        assert len(group) == 1 or len(group) * height * width <= budget
+
+
+def test_like_shapes_come_together_in_the_order_of_their_numbers():
+    assert batches_of_like_shape([(9, 9), (5, 5), (9, 9), (5, 5)], 200) == [[1, 3], [0, 2]]
+    # 3 * 20 * 31 pixels just fit; one pixel less and they do not.
+    assert batches_of_like_shape([(20, 31)] * 4, 1860) == [[0, 1, 2], [3]]
+    assert batches_of_like_shape([(20, 31)] * 4, 1859) == [[0, 1], [2, 3]]
+    assert batches_of_like_shape([(20, 31)] * 3, 10**6) == [[0, 1, 2]]
+    assert batches_of_like_shape([], 100) == []
+
+
+def test_padding_counts_in_both_directions():
+    # Each fits alone and by its own size, but together they are padded to 30 x 40.
+    assert batches_of_like_shape([(10, 40), (30, 10)], 2399) == [[0], [1]]
+    assert batches_of_like_shape([(10, 40), (30, 10)], 2400) == [[0, 1]]
+    # The first wide image must not make those of later groups seem wide.
+    assert batches_of_like_shape([(10, 99), (11, 10), (11, 10)], 220) == [[0], [1, 2]]
+
+
+@pytest.mark.parametrize("read_ahead", [1, 4, 100])
+@pytest.mark.parametrize("make", [list, lambda images: ImageList([image[0].numpy() for image in images])])
+def test_all_images_come_once_under_their_numbers(monkeypatch, make, read_ahead):
+    monkeypatch.setattr(batching, "READ_AHEAD", read_ahead)
+    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
+    seen = []
+    for numbers, images in image_batches(make(pictures()), torch.device("cpu")):
+        assert [int(image.max()) for image in images] == numbers
+        assert [tuple(image.shape) for image in images] == [(1, *SHAPES[number]) for number in numbers]
+        assert len({number // read_ahead for number in numbers}) == 1
+        seen += numbers
+    assert sorted(seen) == list(range(len(SHAPES)))
+
+
+def test_the_budget_is_that_of_the_device(monkeypatch):
+    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 1, "cuda": 10**6})
+    few = [numbers for numbers, _ in image_batches(pictures(), torch.device("cpu"))]
+    many = [numbers for numbers, _ in image_batches(pictures(), torch.device("cuda"))]
+    assert [len(numbers) for numbers in few] == [1] * len(SHAPES)
+    assert [len(numbers) for numbers in many] == [len(SHAPES)]
+
+
+def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
+    monkeypatch.setattr(batching, "READ_AHEAD", 4)
+    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
+    calls, expected, done = [], [], 0
+    for numbers, _ in image_batches(pictures(), torch.device("cpu"), lambda *call: calls.append(call)):
+        assert calls == expected  # a batch is done only when the next one is asked for
+        done += len(numbers)
+        expected.append((done, len(SHAPES)))
+    assert calls == expected
+    assert calls[-1] == (len(SHAPES), len(SHAPES))
+
+
+def test_no_images_give_no_batches():
+    assert list(image_batches([], torch.device("cpu"), lambda *_: pytest.fail("nothing was done"))) == []

@@ -1,0 +1,179 @@
+import re
+import sys
+
+import pytest
+
+from ddsfl import console as module
+from ddsfl.console import Console, describe_stage
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until a test sets it."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    return now
+
+
+class Bar:
+    """Stands for tqdm: keeps what it was told."""
+
+    made = ()
+
+    def __init__(self, total, **options):
+        self.total, self.options, self.n, self.closed = total, options, 0, False
+        Bar.made = (*Bar.made, self)
+
+    def update(self, count):
+        self.n += count
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    monkeypatch.setattr(Bar, "made", ())
+    monkeypatch.setattr(module, "tqdm", Bar)
+    return lambda: list(Bar.made)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("layer1.space", "layer 1: principal axes"),
+        ("layer12.exemplars", "layer 12: exemplars"),
+        ("layer2.bank", "layer 2: filter bank"),
+        ("sift.words", "sift: words"),
+        ("vectors3", "vectors, part 3"),
+        ("classifier", "classifier"),
+        ("layer2.bank.more", "layer2.bank.more"),
+        ("my layer2.bank", "my layer2.bank"),
+    ],
+)
+def test_stages_have_words(name, words):
+    assert describe_stage(name) == words
+
+
+def test_lines_go_to_standard_error(capsys):
+    Console().say("Hello.")
+    captured = capsys.readouterr()
+    assert captured.err == "Hello.\n"
+    assert captured.out == ""
+
+
+def test_a_stage_ends_with_its_time(capsys, clock):
+    console = Console(prefix="split 2, ")
+    console.stage("layer1.bank", found=False)
+    assert capsys.readouterr().err == ""  # no terminal: nothing that would be written over
+    clock[0] += 2.34
+    console.close()
+    console.close()
+    assert capsys.readouterr().err == "split 2, layer 1: filter bank: 2.3 s\n"
+
+
+@pytest.mark.parametrize("following", ["stage", "begin", "say", "warn"])
+def test_whatever_follows_ends_the_stage_first(capsys, clock, following):
+    console = Console()
+    console.stage("classifier", found=False)
+    clock[0] += 1
+    {
+        "stage": lambda: console.stage("vectors1", found=True),
+        "begin": lambda: console.begin("reading"),
+        "say": lambda: console.say("Done."),
+        "warn": lambda: console.warn(["a.jpg is no picture"]),
+    }[following]()
+    lines = {
+        "stage": ["vectors, part 1: found from an earlier run"],
+        "begin": [],
+        "say": ["Done."],
+        "warn": ["  - a.jpg is no picture"],
+    }
+    assert capsys.readouterr().err.splitlines() == ["classifier: 1.0 s", *lines[following]]
+
+
+def test_a_found_stage_has_no_time_and_no_bar(capsys, bars):
+    console = Console()
+    console.stage("layer2.space", found=True)
+    console.progress(1, 5)
+    console.close()
+    assert capsys.readouterr().err == "layer 2: principal axes: found from an earlier run\n"
+    assert bars() == []
+
+
+def test_a_terminal_shows_the_stage_at_once(capsys, monkeypatch, clock):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    console = Console()
+    console.begin("reading")
+    assert capsys.readouterr().err == "reading ...\r"
+    clock[0] += 0.5
+    console.close()
+    assert capsys.readouterr().err == "reading: 0.5 s\n"
+
+
+def test_quiet_says_problems_alone(capsys, bars):
+    console = Console(quiet=True)
+    console.say("Hello.")
+    console.stage("layer1.bank", found=True)
+    console.stage("layer1.bank", found=False)
+    console.begin("reading")
+    console.progress(1, 2)
+    console.warn(["first", "second"])
+    console.close()
+    assert capsys.readouterr().err == "  - first\n  - second\n"
+    assert bars() == []
+
+
+def test_problems_are_cut_at_the_most(capsys):
+    Console().warn(iter(range(5)), most=3)
+    assert capsys.readouterr().err == "  - 0\n  - 1\n  - 2\n"
+    Console().warn(range(1500))
+    assert len(capsys.readouterr().err.splitlines()) == 1000
+
+
+@pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.2), (False, 30)])
+def test_progress_stands_where_it_was_told(capsys, monkeypatch, bars, terminal, seconds):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    console = Console(prefix="split 1, ")
+    console.begin("reading")
+    for done in (2, 3, 7):
+        console.progress(done, 9)
+        assert bars()[-1].n == done
+    (bar,) = bars()
+    assert (bar.total, bar.closed) == (9, False)
+    assert bar.options["desc"] == "split 1, reading"
+    assert bar.options["mininterval"] == seconds
+    assert bar.options["file"] is sys.stderr
+    assert bar.options["leave"] is False  # the line with the time takes its place
+    console.close()
+    assert bar.closed
+
+
+def test_a_pass_of_another_length_has_a_bar_of_its_own(bars):
+    console = Console()
+    console.stage("layer1.bank", found=False)
+    console.progress(4, 5)
+    console.progress(1, 8)
+    first, second = bars()
+    assert (first.total, first.n, first.closed) == (5, 4, True)
+    assert (second.total, second.n, second.closed) == (8, 1, False)
+    console.stage("classifier", found=False)
+    assert second.closed
+    console.progress(1, 8)
+    assert len(bars()) == 3
+
+
+def test_progress_outside_of_a_stage_is_not_shown(capsys, bars):
+    console = Console()
+    console.progress(1, 2)
+    assert bars() == []
+    assert capsys.readouterr().err == ""
+
+
+def test_the_real_bar_works(capsys):
+    console = Console()
+    console.begin("reading")
+    for done in range(1, 4):
+        console.progress(done, 3)
+    console.close()
+    assert re.search(r"reading: \d+\.\d s\n$", capsys.readouterr().err)
