@@ -105,6 +105,8 @@ class Encoder:
         device: torch.device,
     ) -> None:
         self.sources, self.blocks, self.codings, self.device = sources, blocks, codings, device
+        like = torch.empty(0, device=device)
+        self._coders = [coding.coder(like) for coding in codings]
 
     @property
     def widths(self) -> list[int]:
@@ -116,10 +118,10 @@ class Encoder:
         """Return for each block the vectors (B, width) of a batch of images, each of unit length."""
         described = {name: source.describe(images) for name, source in self.sources.items()}
         vectors = []
-        for block, coding in zip(self.blocks, self.codings):
+        for block, coding, coder in zip(self.blocks, self.codings, self._coders):
             descriptors = described[block.source][block.output]
             pyramid = SpatialPyramid(levels=block.levels, pooling=block.pooling)
-            codes = coding.encode(descriptors.vectors)
+            codes = coder(descriptors.vectors)
             vectors.append(l2_normalise(pyramid.pool(codes, len(coding.words_), descriptors)))
         return vectors
 

@@ -77,6 +77,14 @@ def test_svm_exemplars_no_exemplars_and_denoising():
             assert (learned.objective_[1][:, column] > 0).all()
 
 
+def test_without_class_terms_no_exemplars_are_sought(monkeypatch):
+    monkeypatch.setattr("ddsfl.learning.stack.select_exemplars", None)  # would fail if it were called
+    layers = [Layer(**{**vars(layer), "bank": {**BANK, "gamma": 0.0, "eta": 0.0}}) for layer in LAYERS[:2]]
+    learned = stack(layers).fit(IMAGES, LABELS)
+    assert [list(numbers) for numbers in learned.n_exemplars_] == [[0, 0, 0]] * 2
+    assert [sharing.shape for sharing in learned.sharing_] == [(0, 8)] * 2
+
+
 def test_max_patches_bounds_what_is_drawn():
     learned = stack(LAYERS[:1], max_patches=60).fit(IMAGES, LABELS)
     assert learned.n_exemplars_[0].sum() <= 3 * 2  # 5 patches an image, a tenth of 20 a class

@@ -6,6 +6,7 @@ Shapes: T descriptors of d values, M words, K words that a descriptor's code use
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +64,7 @@ def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_
 
 
 class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Learn words by k-means and code descriptors over them; subclasses say how in `encode`.
+    """Learn words by k-means and code descriptors over them; subclasses say how in `coder`.
 
     Attributes
     ----------
@@ -88,8 +89,15 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return self
 
     @abstractmethod
+    def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
+        """Return the function that codes descriptors (T, d) of the device and precision of ``like``.
+
+        What depends on the words alone is computed here, once for all batches.
+        """
+
     def encode(self, X: Tensor) -> Codes:
         """Return the codes of descriptors ``X`` (T, d), where ``X`` lives, without checks."""
+        return self.coder(X)(X)
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the codes of descriptors ``X`` (T, d) as a dense matrix (T, M)."""

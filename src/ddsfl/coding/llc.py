@@ -5,7 +5,9 @@ Shapes: T descriptors of d values, M words, K nearest words that code a descript
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +19,22 @@ from ddsfl.compute.device import rows_within, slices
 from ddsfl.compute.products import nearest_by_products
 
 
-def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: float = 1e-4) -> Codes:
+class WordDistances(NamedTuple):
+    """What codes need to know about the words themselves, computed once for many batches."""
+
+    between: Tensor
+    """(M, M) squared distances between the words."""
+    spread: Tensor
+    """The largest squared distance of a word to their mean."""
+
+
+def llc_codes(
+    X: Tensor,
+    words: Tensor,
+    n_neighbors: int = 5,
+    regularisation: float = 1e-4,
+    known: WordDistances | None = None,
+) -> Codes:
     """Return the codes that rebuild each descriptor from its nearest words, summing to one.
 
     With Z = B - 1x' for the K words B (K, d) nearest to x, and C = ZZ',
@@ -30,6 +47,7 @@ def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: fl
     ----------
     X : (T, d) descriptors.
     words : (M, d) with M at least ``n_neighbors``.
+    known : `word_distances` of the words, where they were computed already.
 
     Examples
     --------
@@ -38,7 +56,7 @@ def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: fl
     Codes(indices=tensor([[0, 1]]), values=tensor([[0.7500, 0.2500]]))
     """
     distances, indices = nearest_by_products(X, words, n_neighbors)
-    between, spread = _squared_distances(words)
+    between, spread = word_distances(words) if known is None else known
     # Below this trace, rounding of the distances would be felt beside the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
     values = torch.empty_like(distances)
@@ -62,12 +80,12 @@ def llc_codes(X: Tensor, words: Tensor, n_neighbors: int = 5, regularisation: fl
     return Codes(indices, values / values.sum(dim=1, keepdim=True))
 
 
-def _squared_distances(words: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (M, M) squared distances between words, and the largest one to their mean."""
+def word_distances(words: Tensor) -> WordDistances:
+    """Return the squared distances between words (M, d), and the largest one to their mean."""
     centred = words - words.mean(dim=0)
     gram = centred @ centred.T
     norms = gram.diagonal()
-    return norms[:, None] + norms[None, :] - 2 * gram, norms.max()
+    return WordDistances(norms[:, None] + norms[None, :] - 2 * gram, norms.max())
 
 
 def _solve_for_ones(matrices: Tensor) -> Tensor:
@@ -141,6 +159,8 @@ class LLC(Codebook):
         super().fit(X, y)
         return self
 
-    def encode(self, X: Tensor) -> Codes:
-        """Return the codes of descriptors ``X`` (T, d): indices and values (T, K)."""
-        return llc_codes(X, self._words(X), self.n_neighbors, self.regularisation)
+    def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
+        """Return the function that codes descriptors (T, d) of the device and precision of ``like``."""
+        words = self._words(like)
+        options = {"n_neighbors": self.n_neighbors, "regularisation": self.regularisation}
+        return partial(llc_codes, words=words, known=word_distances(words), **options)

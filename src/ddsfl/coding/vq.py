@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -54,6 +57,6 @@ class VectorQuantisation(Codebook):
         self.device = device
         self.random_state = random_state
 
-    def encode(self, X: Tensor) -> Codes:
-        """Return the codes of descriptors ``X`` (T, d): the nearest word (T, 1), value 1."""
-        return vq_codes(X, self._words(X))
+    def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
+        """Return the function that codes descriptors (T, d) of the device and precision of ``like``."""
+        return partial(vq_codes, words=self._words(like))

@@ -132,8 +132,10 @@ class FilterStack(BaseEstimator):
             return drawer.draw(space, n_per_image, neighbours=neighbours, progress=progress)
 
         def choose() -> Arrays:
-            inputs = drawn()
-            return {"support": select_exemplars(layer, inputs, membership, self.device, seed)}
+            bank = FilterBank(**layer.bank)
+            if bank.gamma == 0 and bank.eta == 0:  # no term asks for classes, so nobody is chosen
+                return {"support": np.zeros((0, membership.shape[1]), dtype=bool)}
+            return {"support": select_exemplars(layer, drawn(), membership, self.device, seed)}
 
         def learn() -> Arrays:
             return learn_bank(index, layer, drawn(), space, support, self.device, seed)
@@ -218,7 +220,8 @@ def learn_bank(
     bank = FilterBank(**{**layer.bank, "device": device, "random_state": seed})
     entered = enter(inputs.projected)
     neighbours = None if inputs.neighbours is None else enter(inputs.neighbours)
-    bank.fit(entered, support, groups=inputs.images, spatial_neighbors=neighbours)
+    labels = support if len(support) else None
+    bank.fit(entered, labels, groups=inputs.images, spatial_neighbors=neighbours)
     filters = torch.from_numpy(bank.filters_).to(entered)
     if index == 0:
         side = layer.field
