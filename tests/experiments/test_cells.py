@@ -29,11 +29,11 @@ def test_scores_of_numbered_classes_can_be_stored(tmp_path):
 
 
 def test_rankings_are_scored_by_their_mean_average_precision():
-    # First label: relevant at ranks 2 and 3, (1/2 + 2/3) / 2. Second: at rank 2, 1/2.
+    # First label: relevant at ranks 2 and 3, 1/2 that later rises to 2/3, so 2/3. Second: at rank 2, 1/2.
     relevant = np.array([[False, False], [True, True], [True, False]])
     scores = np.array([[0.9, 0.8], [0.5, 0.4], [0.1, 0.1]])
     found = score_rankings(relevant, scores)
-    assert found == {"mean_average_precision": pytest.approx((7 / 12 + 1 / 2) / 2)}
+    assert found == {"mean_average_precision": pytest.approx((2 / 3 + 1 / 2) / 2)}
     assert type(found["mean_average_precision"]) is float
 
 
