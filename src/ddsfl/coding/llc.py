@@ -162,5 +162,10 @@ class LLC(Codebook):
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
         """Return the function that codes descriptors (T, d) of the device and precision of ``like``."""
         words = self._words(like)
-        options = {"n_neighbors": self.n_neighbors, "regularisation": self.regularisation}
-        return partial(llc_codes, words=words, known=word_distances(words), **options)
+        return partial(
+            llc_codes,
+            words=words,
+            n_neighbors=self.n_neighbors,
+            regularisation=self.regularisation,
+            known=word_distances(words),
+        )
