@@ -20,7 +20,7 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     about.add_row("preset", model.preset)
     for path, value in (model.changes or {}).items():
         about.add_row("changed", f"{path} = {value}")
-    about.add_row("seed", str(model.seed_))
+    about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
     about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
     about.add_row("device", model.device_)
     about.add_row("C of the SVM", f"{model.classifier_.C_:g}")

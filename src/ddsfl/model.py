@@ -195,7 +195,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
                 header["preset"],
                 changes=header["changes"],
                 device=device,
-                random_state=header["seed"],
+                random_state=header["random_state"],
             )
             restore_model(model, tensors, header)
             return model

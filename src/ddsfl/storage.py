@@ -54,6 +54,8 @@ def model_header(model: SceneClassifier) -> dict[str, Any]:
         "settings": model.settings_.to_json(),
         "classes": model.classes_.tolist(),
         "multilabel": model.multilabel_,
+        # The seed as it was given, for people and for get_params; seed_ is what came of it.
+        "random_state": model.random_state if isinstance(model.random_state, int) else None,
         "seed": model.seed_,
         "training": model.training_,
         "seconds": model.seconds_,
