@@ -213,3 +213,58 @@ def test_a_model_of_a_gpu_works_on_a_cpu(tmp_path):
     model.save(tmp_path / "m.safetensors")
     loaded = SceneClassifier.load(tmp_path / "m.safetensors", device="cpu")
     np.testing.assert_allclose(loaded.decision_function(IMAGES), model.decision_function(IMAGES), atol=1e-3)
+
+
+def test_images_too_small_for_so_many_words_still_train(tmp_path):
+    small = [image[:32, :32] for image in IMAGES]
+    with pytest.warns(UserWarning, match="n_words=60 but only 12 descriptors were found"):
+        model = tiny(changes={**TINY, "blocks.coding.n_words": 60}).fit(small, LABELS)
+    assert [len(coding.words_) for coding in model.codings_] == [60, 12]
+    model.save(tmp_path / "m.safetensors")
+    loaded = SceneClassifier.load(tmp_path / "m.safetensors", device="cpu")
+    np.testing.assert_array_equal(loaded.decision_function(small), model.decision_function(small))
+
+
+def test_fewer_descriptors_than_neighbours():
+    images, labels = tiny_scenes(n_per_class=2, classes=2)
+    with pytest.warns(UserWarning, match="only 4 descriptors"):
+        model = tiny().fit([image[:32, :32] for image in images], labels)
+    assert np.isfinite(model.decision_function(images)).all()
+
+
+def test_class_weights_go_by_name(fitted):
+    first = sorted(set(LABELS))[0]
+    heavy = tiny(changes={**TINY, "classifier.class_weight": {first: 1000.0}}).fit(IMAGES, LABELS)
+    assert not np.allclose(heavy.decision_function(IMAGES), fitted.decision_function(IMAGES))
+    with pytest.raises(ValueError, match="class_weight names moon; expected some of"):
+        tiny(changes={**TINY, "classifier.class_weight": {"moon": 2.0}}).fit(IMAGES, LABELS)
+
+
+def test_labels_of_a_data_frame(fitted):
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series(LABELS, index=range(5, 5 + len(LABELS)))
+    same_model(fitted, tiny().fit(IMAGES, labels))
+
+
+def test_score_of_several_labels_is_mean_average_precision():
+    several = [(label, "scene") if number % 2 else (label,) for number, label in enumerate(LABELS)]
+    model = tiny().fit(IMAGES, several)
+    indicator = np.array([[name in labels for name in model.classes_] for labels in several])
+    assert model.score(IMAGES, several) == model.score(IMAGES, indicator) > 0.8
+
+
+def test_numbers_of_numpy_can_be_saved(tmp_path):
+    changes = {**TINY, "layers.bank.n_filters": np.int64(10)}
+    model = tiny(changes=changes, random_state=np.int64(0)).fit(IMAGES, LABELS)
+    model.save(tmp_path / "m.safetensors")
+    assert SceneClassifier.load(tmp_path / "m.safetensors").random_state == 0
+
+
+def test_an_image_list_must_fit_the_settings(fitted):
+    from ddsfl.images.reading import ImageList
+
+    with pytest.raises(ValueError, match="colour='lab' and min_side=16; expected colour='gray'"):
+        fitted.predict(ImageList(IMAGES, colour="lab"))
+    np.testing.assert_array_equal(
+        fitted.predict(ImageList(IMAGES, min_side=fitted.settings_.min_side)), fitted.predict(IMAGES)
+    )

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from ddsfl.presets import PRESETS, Settings, preset
+from ddsfl.presets import PRESETS, preset
+from ddsfl.settings import Settings
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -58,3 +59,36 @@ def test_parameters_not_yet_set_may_be_named():
 def test_wrong_paths_are_named(path, message):
     with pytest.raises(ValueError, match=message):
         preset("quick").change({path: 1})
+
+
+def test_another_method_forgets_the_parameters_it_does_not_have():
+    changed = preset("quick").change({"layers.exemplars.method": "svm", "blocks.coding.method": "vq"})
+    assert changed.layers[0].exemplars == {"method": "svm"}
+    assert changed.blocks[0].coding == {"method": "vq", "n_words": 1500, "max_iter": 15}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers.bank.etaa": 1}, "layer 1: bank: etaa unknown; expected some of device, eta"),
+        ({"layers.exemplars.method": "guess"}, "method='guess' is unknown; expected one of nearest, svm"),
+        ({"layers.exemplars.fractions": 1}, "fractions unknown"),
+        ({"blocks.coding.method": "pq"}, "method='pq' is unknown; expected one of llc, vq"),
+        ({"classifier.cost": 1}, "classifier: cost unknown"),
+        ({"layers.1.step": 5}, "layer 2: step=5 must be a multiple of grid=4"),
+        ({"layers.pool": 4}, "layer 2: pool=4 must be odd"),
+        ({"blocks.pooling": "avg"}, "pooling='avg'; expected 'max' or 'average'"),
+        ({"blocks.source": "sift"}, "source='sift' is unknown"),
+        ({"blocks.output": 2}, "output=2; expected a layer, from 0 to 1"),
+        ({"blocks.name": "same"}, "each needs a name of its own"),
+        ({"layers": 3}, "settings changed by layers are not whole"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_before_any_work(changes, message):
+    with pytest.raises(ValueError, match=message):
+        preset("quick").change(changes)
+
+
+def test_a_grid_must_be_a_multiple_of_the_one_below():
+    with pytest.raises(ValueError, match="layer 3: grid=3 must be a multiple of layer 2's grid=2"):
+        preset("paper").change({"layers.2.grid": 3})

@@ -7,10 +7,13 @@ layers of a stack are three blocks.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from sklearn.base import clone
 from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook
@@ -23,7 +26,8 @@ from ddsfl.patches.batching import Progress, image_batches
 
 CODINGS: Mapping[str, type[Codebook]] = {"llc": LLC, "vq": VectorQuantisation}
 
-#: Words are learned from this many descriptors a word, drawn from at most this many images.
+#: Words are learned from this many descriptors a word, drawn from this many images or up to
+#: twice as many, every n-th of all.
 SAMPLES_A_WORD, CODEBOOK_IMAGES = 100, 500
 
 
@@ -57,6 +61,22 @@ class Block:
         if method not in CODINGS:
             raise ValueError(f"coding method={method!r} is unknown; expected one of {sorted(CODINGS)}.")
         return CODINGS[method](**parameters, device=device, random_state=seed)
+
+
+def learn_words(coding: Codebook, descriptors: Tensor) -> np.ndarray[Any, Any]:
+    """Return the words of a coding; as many as there are descriptors where these are too few.
+
+    Small images give few descriptors in the upper layers: a handful of words is better than none.
+    """
+    if len(descriptors) < coding.n_words:
+        warnings.warn(
+            f"n_words={coding.n_words} but only {len(descriptors)} descriptors were found: all are words.",
+            stacklevel=2,
+        )
+        coding = clone(coding).set_params(n_words=len(descriptors))
+        if "n_neighbors" in coding.get_params():
+            coding.set_params(n_neighbors=min(coding.get_params()["n_neighbors"], len(descriptors)))
+    return coding.fit(descriptors).words_
 
 
 def sample_descriptors(

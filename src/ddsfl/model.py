@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 import ddsfl
-from ddsfl.blocks import SAMPLES_A_WORD, Encoder, sample_descriptors
+from ddsfl.blocks import SAMPLES_A_WORD, Encoder, learn_words, sample_descriptors
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.metrics import mean_average_precision
 from ddsfl.coding.codebook import Codebook
 from ddsfl.compute.device import as_numpy, resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages
@@ -27,7 +28,8 @@ from ddsfl.images.reading import ImageList
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.patches.batching import Progress
-from ddsfl.presets import Settings, preset
+from ddsfl.presets import preset
+from ddsfl.settings import Settings
 from ddsfl.storage import (
     classifier_arrays,
     model_header,
@@ -139,9 +141,9 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         self.stack_ = stack.fit(images, membership, stages=stages, progress=progress)
         self.codings_ = self._learn_words(images, stages, codebook_seed, progress)
         vectors = self._training_vectors(images, stages, progress)
-        classifier = LinearClassifier(
-            **{**settings.classifier, "device": self.device, "random_state": svm_seed}
-        )
+        parameters = {**settings.classifier, "device": self.device, "random_state": svm_seed}
+        parameters["class_weight"] = self._numbered_weights(parameters.get("class_weight"))
+        classifier = LinearClassifier(**parameters)
         state = stages.run("classifier", lambda: classifier_arrays(classifier.fit(vectors, targets)))
         self.classifier_ = restore_classifier(classifier, state)
         self.seconds_ = dict(stages.seconds)
@@ -181,6 +183,18 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         """Return the calibrated probability of each class (n_images, C)."""
         return self._for_all(X, "predict_proba", progress)
 
+    def score(self, X: Images, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy; of images with several labels the mean average precision.
+
+        ``y`` may then be tuples of labels, as in ``fit``, or an indicator matrix in the order of
+        ``classes_`` (which is what scikit-learn's own cross-validation understands).
+        """
+        if not self.multilabel_:
+            return float(super().score(X, y, sample_weight))
+        if isinstance(next(iter(y), None), tuple | list | set | frozenset):
+            y = np.array([[name in labels for name in self.classes_] for labels in y])
+        return float(mean_average_precision(np.asarray(y, dtype=bool), self.decision_function(X)))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears whole or not at all."""
         check_is_fitted(self, "classifier_")
@@ -201,6 +215,18 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             return model
         except (KeyError, TypeError, IndexError) as error:
             raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
+
+    def _numbered_weights(self, class_weight: Any) -> Any:
+        """Return class weights by class number, as the SVM knows the classes."""
+        if not isinstance(class_weight, Mapping):
+            return class_weight
+        numbers = {str(name): number for number, name in enumerate(self.classes_)}
+        unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
+        if unknown:
+            raise ValueError(
+                f"class_weight names {', '.join(unknown)}; expected some of {', '.join(numbers)}."
+            )
+        return {numbers[str(name)]: weight for name, weight in class_weight.items()}
 
     def _learn_words(
         self, images: ImageList, stages: Stages, seed: int, progress: Progress | None
@@ -226,7 +252,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         for block, coding in zip(blocks, codings):
 
             def learn(coding: Codebook = coding, output: int = block.output) -> Arrays:
-                return {"words": coding.fit(samples()[output]).words_}
+                return {"words": learn_words(coding, samples()[output])}
 
             coding.words_ = stages.run(f"{block.name}.words", learn)["words"]
             coding.n_features_in_ = coding.words_.shape[1]
@@ -277,6 +303,11 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     @staticmethod
     def _read(X: Images, settings: Settings) -> ImageList:
         if isinstance(X, ImageList):
+            if X.colour != settings.colour or X.min_side < settings.min_side:
+                raise ValueError(
+                    f"X is an ImageList with colour={X.colour!r} and min_side={X.min_side}; expected "
+                    f"colour={settings.colour!r} and min_side={settings.min_side} or more."
+                )
             return X
         if isinstance(X, str | os.PathLike):
             raise ValueError(f"X={os.fspath(X)!r} is one path; expected a list of images.")
@@ -298,7 +329,7 @@ def image_list(sources: Sequence[Any], settings: Settings, cache_bytes: int = 2*
 
 def _targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
     """Return the classes, then class numbers (n,) or an indicator matrix (n, C), and which of the two."""
-    if len(y) and isinstance(y[0], tuple | list | set | frozenset):
+    if isinstance(next(iter(y), None), tuple | list | set | frozenset):
         binarizer = MultiLabelBinarizer().fit(y)
         return binarizer.classes_, binarizer.transform(y).astype(bool), True
     labels = np.asarray(y)

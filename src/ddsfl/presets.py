@@ -1,76 +1,13 @@
-"""Settings of a classifier, and the presets: the only home of the paper's constants."""
+"""The presets: the only home of the paper's constants."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from ddsfl.blocks import Block
-from ddsfl.images.reading import Colour
-from ddsfl.learning.forward import Layer, spanned_field
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Everything that decides how images become labels, apart from the seed.
-
-    Attributes
-    ----------
-    colour : "gray" or "lab".
-    max_side : longer images are reduced to this many pixels.
-    layers : the layers of the filter stack.
-    blocks : the blocks whose vectors are joined.
-    classifier : parameters of the LinearClassifier.
-
-    Examples
-    --------
-    >>> quick = preset("quick")
-    >>> Settings.from_json(quick.to_json()) == quick
-    True
-    """
-
-    colour: Colour = "gray"
-    max_side: int = 300
-    layers: tuple[Layer, ...] = (Layer(),)
-    blocks: tuple[Block, ...] = (Block("layer1"),)
-    classifier: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def min_side(self) -> int:
-        """Images are at least this large: one receptive field of the highest layer."""
-        return max(spanned_field(self.layers, index) for index in range(len(self.layers)))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
-        plain = _plain(dataclasses.asdict(self))
-        assert isinstance(plain, dict)
-        return plain
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Settings:
-        """Return the settings written by ``to_json``."""
-        blocks = [
-            Block(**{**block, "levels": tuple(tuple(level) for level in block["levels"])})
-            for block in plain["blocks"]
-        ]
-        layers = tuple(Layer(**layer) for layer in plain["layers"])
-        return cls(**{**plain, "layers": layers, "blocks": tuple(blocks)})
-
-    def change(self, changes: Mapping[str, Any]) -> Settings:
-        """Return settings with some values changed, named by their path.
-
-        Parts of a path are separated by dots; a path through a list without a number means all of its
-        items.
-
-        >>> preset("quick").change({"layers.bank.eta": 0.0}).layers[0].bank["eta"]
-        0.0
-        """
-        plain = self.to_json()
-        for path, value in changes.items():
-            _change(plain, path.split("."), value, path)
-        return Settings.from_json(plain)
-
+from ddsfl.learning.forward import Layer
+from ddsfl.settings import Settings
 
 #: Weights of the terms for inputs of unit mean energy. The paper prints margin 1 and does not print the
 #: others; margin 1 with eta 1 destroys the filters (docs/paper.md).
@@ -148,39 +85,3 @@ def preset(name: str) -> Settings:
     if name not in PRESETS:
         raise ValueError(f"preset={name!r} is unknown; expected one of {', '.join(map(repr, PRESETS))}.")
     return PRESETS[name]
-
-
-def _plain(value: Any) -> Any:
-    """Return ``value`` with tuples as lists, as JSON has them."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
-    first, rest = parts[0], parts[1:]
-    if isinstance(place, list):
-        numbered = first.isdigit()
-        if numbered and int(first) >= len(place):
-            raise ValueError(f"setting {path!r}: there are only {len(place)} items, counted from 0.")
-        if numbered and not rest:
-            raise ValueError(f"setting {path!r} names a whole item; expected one of its values.")
-        for item in [place[int(first)]] if numbered else place:
-            _change(item, rest if numbered else parts, value, path)
-    elif not isinstance(place, dict):
-        raise ValueError(f"setting {path!r} does not exist.")
-    elif rest:
-        if first not in place:
-            raise ValueError(f"setting {path!r} does not exist; found {', '.join(place)}.")
-        _change(place[first], rest, value, path)
-    elif first in place or _open_ended(path):
-        place[first] = value
-    else:
-        raise ValueError(f"setting {path!r} does not exist; found {', '.join(place)}.")
-
-
-def _open_ended(path: str) -> bool:
-    """Parameters of banks, exemplars, codings and the classifier may be named though not yet set."""
-    return any(part in path.split(".")[:-1] for part in ("bank", "exemplars", "coding", "classifier"))

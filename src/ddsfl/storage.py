@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ddsfl.compute.stages import Arrays
 from ddsfl.learning.forward import LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.normalise import InputSpace
-from ddsfl.presets import Settings
+from ddsfl.settings import Settings, plain
 
 if TYPE_CHECKING:
     from ddsfl.model import SceneClassifier
@@ -50,12 +51,12 @@ def model_header(model: SceneClassifier) -> dict[str, Any]:
     """Return settings, classes and provenance of a model as plain values."""
     return {
         "preset": model.preset,
-        "changes": dict(model.changes or {}),
+        "changes": plain(model.changes or {}),
         "settings": model.settings_.to_json(),
         "classes": model.classes_.tolist(),
         "multilabel": model.multilabel_,
         # The seed as it was given, for people and for get_params; seed_ is what came of it.
-        "random_state": model.random_state if isinstance(model.random_state, int) else None,
+        "random_state": int(model.random_state) if isinstance(model.random_state, Integral) else None,
         "seed": model.seed_,
         "training": model.training_,
         "seconds": model.seconds_,

@@ -121,3 +121,8 @@ def test_slices_cover_everything_once(length, step):
     assert covered == list(range(length))
     assert all(0 < part.stop - part.start <= step for part in slices(length, step))
     assert all(part.stop <= length for part in slices(length, step))
+
+
+def test_devices_that_nobody_tested_are_refused():
+    with pytest.raises(ValueError, match="device='mps' is not supported; expected 'auto', 'cpu' or 'cuda'"):
+        resolve_device("mps")

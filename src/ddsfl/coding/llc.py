@@ -165,7 +165,7 @@ class LLC(Codebook):
         return partial(
             llc_codes,
             words=words,
-            n_neighbors=self.n_neighbors,
+            n_neighbors=min(self.n_neighbors, len(words)),
             regularisation=self.regularisation,
             known=word_distances(words),
         )

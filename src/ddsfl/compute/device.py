@@ -27,6 +27,8 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
         resolved = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device={device!r} is not a device; expected 'auto', 'cpu' or 'cuda'.") from error
+    if resolved.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} was asked for, but this machine has no usable CUDA device.")
     return resolved

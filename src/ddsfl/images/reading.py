@@ -102,6 +102,17 @@ class ImageList(Sequence[Tensor]):
         """What the pictures are decoded from, in order."""
         return [self._store.sources[index] for index in self._indices]
 
+    @property
+    def colour(self) -> Colour:
+        """How the pictures are decoded, "gray" or "lab"."""
+        colour: Colour = self._store.options["colour"]
+        return colour
+
+    @property
+    def min_side(self) -> int:
+        """The least number of pixels a side."""
+        return int(self._store.options["min_side"])
+
     def __len__(self) -> int:
         return len(self._indices)
 

@@ -22,7 +22,8 @@ from ddsfl.patches.geometry import (
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
 
-#: Principal axes are stable long before all patches were seen.
+#: Principal axes are stable long before all patches were seen: those of every n-th image, this many of them
+#: or up to twice as many.
 SPACE_IMAGES, SPACE_INPUTS = 400, 40_000
 #: Patches shown to the filters of upper layers to find what excites them, for their pictures.
 PICTURE_PATCHES = 10_000

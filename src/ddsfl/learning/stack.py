@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,11 @@ from ddsfl.patches.batching import Progress
 from ddsfl.patches.geometry import centres, grid_cells, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
+
+SELECTORS: Mapping[str, type[NearestExemplars] | type[SvmExemplars]] = {
+    "nearest": NearestExemplars,
+    "svm": SvmExemplars,
+}
 
 
 class FilterStack(BaseEstimator):
@@ -189,15 +194,13 @@ def select_exemplars(
     labels = membership[as_numpy(inputs.images)]
     if layer.exemplars is None:
         return labels
-    parameters = dict(layer.exemplars)
+    parameters = {**layer.exemplars, "device": device}
     method = parameters.pop("method")
-    selector: NearestExemplars | SvmExemplars
-    if method == "nearest":
-        selector = NearestExemplars(**parameters, device=device)
-    elif method == "svm":
-        selector = SvmExemplars(**parameters, device=device, random_state=seed)
-    else:
-        raise ValueError(f"exemplars method={method!r} is unknown; expected 'nearest' or 'svm'.")
+    if method not in SELECTORS:
+        raise ValueError(f"exemplars method={method!r} is unknown; expected one of {sorted(SELECTORS)}.")
+    selector = SELECTORS[method](**parameters)
+    if "random_state" in selector.get_params():
+        selector.set_params(random_state=seed)
     return selector.fit(inputs.projected, labels, groups=inputs.images).support_
 
 
