@@ -124,11 +124,9 @@ def test_quiet_says_problems_alone(capsys, bars):
     assert bars() == []
 
 
-def test_problems_are_cut_at_the_most(capsys):
-    Console().warn(iter(range(5)), most=3)
-    assert capsys.readouterr().err == "  - 0\n  - 1\n  - 2\n"
-    Console().warn(range(1500))
-    assert len(capsys.readouterr().err.splitlines()) == 1000
+def test_all_problems_are_named(capsys):
+    Console().warn(iter(range(1500)))
+    assert capsys.readouterr().err.splitlines() == [f"  - {number}" for number in range(1500)]
 
 
 @pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.2), (False, 30)])
@@ -177,3 +175,20 @@ def test_the_real_bar_works(capsys):
         console.progress(done, 3)
     console.close()
     assert re.search(r"reading: \d+\.\d s\n$", capsys.readouterr().err)
+
+
+def test_broken_off_a_stage_has_no_time_and_its_bar_is_gone(capsys, monkeypatch, bars):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    console = Console()
+    console.begin("reading")
+    Console.break_off()
+    Console.break_off()
+    console.close()
+    assert capsys.readouterr().err == "reading ...\r\n"
+    console.begin("reading")
+    console.progress(1, 5)
+    capsys.readouterr()
+    Console.break_off()
+    console.close()
+    assert bars()[-1].closed
+    assert capsys.readouterr().err == ""

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
+from typing import ClassVar
 
 from tqdm import tqdm
 
@@ -40,11 +41,14 @@ class Console:
     >>> console.close()
     """
 
+    _latest: ClassVar[Console | None] = None
+
     def __init__(self, quiet: bool = False, prefix: str = "") -> None:
         self.quiet, self.prefix = quiet, prefix
         self._bar: tqdm | None = None
         self._name = ""
         self._start = 0.0
+        Console._latest = self
 
     def say(self, text: str) -> None:
         """Print a line of information."""
@@ -52,10 +56,10 @@ class Console:
             self.close()
             print(text, file=sys.stderr)
 
-    def warn(self, problems: Iterable[object], most: int = 1000) -> None:
-        """Print problems, one a line, also when quiet."""
+    def warn(self, problems: Iterable[object]) -> None:
+        """Print all problems, one a line, also when quiet."""
         self.close()
-        for problem in list(problems)[:most]:
+        for problem in problems:
             print(f"  - {problem}", file=sys.stderr)
 
     def stage(self, name: str, found: bool) -> None:
@@ -91,6 +95,19 @@ class Console:
         if self._name:
             print(f"{self._name}: {time.perf_counter() - self._start:.1f} s", file=sys.stderr)
             self._name = ""
+
+    @classmethod
+    def break_off(cls) -> None:
+        """Leave the stage that is going on, unfinished, so that a last sentence has a line of its own."""
+        console = cls._latest
+        if console is None or not console._name:
+            return
+        if console._bar is not None:
+            console._bar.close()
+            console._bar = None
+        elif sys.stderr.isatty():
+            print(file=sys.stderr)
+        console._name = ""
 
     def begin(self, name: str) -> None:
         """Start a named pass that is not a stored stage, such as reading."""
