@@ -63,7 +63,8 @@ def compare_kinds(
             "quick", changes={**DEMO_CHANGES, **changes}, device=device, random_state=seed
         )
         model.fit(train_images, train_labels, report=console.stage, progress=console.progress)
-        predicted = model.predict(test_images)
+        console.begin("test images")
+        predicted = model.predict(test_images, progress=console.progress)
         scores[kind] = score_predictions(test_labels, list(predicted), list(model.classes_))
     console.close()
     return scores, model

@@ -1,0 +1,38 @@
+from ddsfl.experiments import demo
+
+
+class Recorder:
+    """Stands for the console and for the model: keeps in which order they are called."""
+
+    def __init__(self):
+        self.events, self.prefix, self.classes_ = [], "", ["a", "b"]
+
+    def stage(self, name, found):
+        self.events.append(name)
+
+    def begin(self, name):
+        self.events.append(name)
+
+    def progress(self, done, total):
+        self.events.append((done, total))
+
+    def close(self):
+        self.events.append("close")
+
+    def fit(self, images, labels, report, progress):
+        report("classifier", False)
+
+    def predict(self, images, progress=lambda done, total: None):
+        self.events.append("predict")
+        progress(len(images), len(images))
+        return ["a", "b"]
+
+
+def test_predicting_is_a_pass_of_its_own(monkeypatch):
+    recorder = Recorder()
+    monkeypatch.setattr(demo, "demo_scenes", lambda seed: ([0, 1], ["a", "b"], [2, 3], ["a", "b"]))
+    monkeypatch.setattr(demo, "SceneClassifier", lambda *arguments, **options: recorder)
+    scores, model = demo.compare_kinds(0, console=recorder)
+    assert recorder.events == ["classifier", "test images", "predict", (2, 2)] * 3 + ["close"]
+    assert model is recorder
+    assert [score["accuracy"] for score in scores.values()] == [1.0] * 3
