@@ -1,11 +1,21 @@
 import json
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ddsfl.experiments import cells
-from ddsfl.experiments.cells import current_commit, read_cell, score_predictions, score_rankings, write_cell
+from ddsfl.experiments.cells import (
+    cells_table,
+    current_commit,
+    read_cell,
+    score_predictions,
+    score_rankings,
+    write_cell,
+)
+
+SOURCE = Path(cells.__file__).parents[3]
 
 
 def test_scores_are_those_worked_by_hand():
@@ -15,7 +25,7 @@ def test_scores_are_those_worked_by_hand():
     assert score_predictions(true, predicted, ["sea", "city", "wood", "hill"]) == {
         "accuracy": pytest.approx(4 / 7),
         "mean_class_accuracy": pytest.approx((0.75 + 0.5 + 0) / 3),
-        "per_class_accuracy": {"sea": 0.75, "city": 0.5, "wood": 0.0, "hill": 0.0},
+        "per_class_accuracy": {"sea": 0.75, "city": 0.5, "wood": 0.0, "hill": None},
         "confusion": [[3, 0, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]],
         "classes": ["sea", "city", "wood", "hill"],
     }
@@ -95,8 +105,31 @@ def test_a_changed_tree_is_marked(monkeypatch, changes, expected):
         assert (cwd / "cells.py").is_file()  # the commit of this source, wherever it is called from
         # Results that lie about in the tree do not change the source.
         assert command[1] != "status" or "--untracked-files=no" in command
-        answers = {"rev-parse": "0123456789ab\n", "status": changes}
-        return subprocess.CompletedProcess(command, 0, stdout=answers[command[1]])
+        answers = {"--show-toplevel": f"{SOURCE}\n", "HEAD": "0123456789ab\n"}
+        return subprocess.CompletedProcess(command, 0, stdout=answers.get(command[-1], changes))
 
     monkeypatch.setattr(subprocess, "run", run)
     assert current_commit() == expected
+
+
+def test_a_copy_within_the_repository_of_somebody_else_has_no_commit(monkeypatch, tmp_path):
+    """The repository around an installed copy may even hold a src/ddsfl, which is another one."""
+    installed = tmp_path / "venv" / "ddsfl" / "experiments" / "cells.py"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("")
+    (tmp_path / "src" / "ddsfl").mkdir(parents=True)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "theirs"], check=True)
+    monkeypatch.setattr(cells, "__file__", str(installed))
+    assert current_commit() is None
+
+
+def test_a_table_shows_names_as_they_are():
+    made = [{"split": "list[1].txt / [/b]", "mean_average_precision": value} for value in (0.5, 0.7)]
+    table = cells_table(made)
+    assert [str(cell) for cell in table.columns[0].cells] == [*[made[0]["split"]] * 2, "mean", "spread"]
+    assert list(table.columns[1].cells) == ["50.00", "70.00", "60.00", "14.14"]
+    scores = score_predictions(["a", "b", "b"], ["a", "b", "a"], ["a", "b"])
+    table = cells_table([{"split": "s", **scores}])
+    assert [next(iter(column.cells)) for column in table.columns[1:]] == ["75.00", "66.67"]

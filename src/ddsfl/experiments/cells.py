@@ -9,27 +9,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
+from rich.text import Text
 
-from ddsfl.classify.metrics import accuracy, confusion_matrix, mean_average_precision
+from ddsfl.classify.metrics import (
+    accuracy,
+    confusion_matrix,
+    mean_average_precision,
+    mean_class_accuracy,
+    per_class_accuracy,
+)
 from ddsfl.compute.stages import write_whole
 
 Cell = dict[str, Any]
 
 
 def score_predictions(true: Sequence[Any], predicted: Sequence[Any], classes: Sequence[Any]) -> Cell:
-    """Return accuracy, mean class accuracy, accuracy a class and the confusion matrix.
+    """Return accuracy, mean class accuracy, accuracy a class (None: not tested) and the confusion matrix.
 
     >>> score_predictions(["a", "a", "b"], ["a", "b", "b"], ["a", "b"])["mean_class_accuracy"]
     0.75
     """
-    confusion = confusion_matrix(true, predicted, classes)
-    tested = confusion.sum(axis=1)
-    per_class = confusion.diagonal() / np.maximum(tested, 1)
+    each = per_class_accuracy(true, predicted, classes)
     return {
         "accuracy": accuracy(true, predicted),
-        "mean_class_accuracy": float(per_class[tested > 0].mean()),
-        "per_class_accuracy": {str(name): float(value) for name, value in zip(classes, per_class)},
-        "confusion": confusion.tolist(),
+        "mean_class_accuracy": mean_class_accuracy(true, predicted),
+        "per_class_accuracy": {
+            str(name): None if np.isnan(value) else float(value) for name, value in zip(classes, each)
+        },
+        "confusion": confusion_matrix(true, predicted, classes).tolist(),
         "classes": [str(name) for name in classes],
     }
 
@@ -40,19 +48,16 @@ def score_rankings(relevant: np.ndarray[Any, Any], scores: np.ndarray[Any, Any])
 
 
 def current_commit() -> str | None:
-    """Return the commit of the source tree, with a plus if it was changed since; None outside of git."""
-    here = Path(__file__).parent
+    """Return the commit of the source tree, with a plus if it was changed since.
+
+    None outside of git, and for a copy that is installed within somebody else's repository.
+    """
     try:
-        commit = subprocess.run(
-            ["git", "rev-parse", "--short=12", "HEAD"], cwd=here, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        top = Path(_git("rev-parse", "--show-toplevel"))
+        if (top / "src" / "ddsfl").resolve() != Path(__file__).resolve().parents[1]:
+            return None
+        commit = _git("rev-parse", "--short=12", "HEAD")
+        changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
         return None
     return commit + ("+" if changed else "")
@@ -72,3 +77,24 @@ def read_cell(path: Path, like: Cell) -> Cell | None:
         return None
     fits = isinstance(cell, dict) and all(cell.get(key) == value for key, value in like.items())
     return cell if fits else None
+
+
+def cells_table(cells: Sequence[Cell]) -> Table:
+    """Return a table of the measures of cells in percent, with mean and spread where there are several."""
+    ranked = "accuracy" not in cells[0]
+    measures = ["mean_average_precision"] if ranked else ["mean_class_accuracy", "accuracy"]
+    table = Table("split", *(name.replace("_", " ") for name in measures))
+    for cell in cells:
+        table.add_row(Text(cell["split"]), *(f"{100 * cell[name]:.2f}" for name in measures))
+    if len(cells) > 1:
+        values = {name: np.array([100 * cell[name] for cell in cells]) for name in measures}
+        table.add_section()
+        table.add_row("mean", *(f"{values[name].mean():.2f}" for name in measures))
+        table.add_row("spread", *(f"{values[name].std(ddof=1):.2f}" for name in measures))
+    return table
+
+
+def _git(*arguments: str) -> str:
+    here = Path(__file__).parent
+    done = subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
