@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ddsfl.experiments.protocols import Split, official_split, random_splits
+from ddsfl.images.folders import ImageSetError
 
 LABELS = ["b", "a", "c", "a", "b", "a", "c", "b", "a", "c", "a"]
 
@@ -101,3 +102,23 @@ def test_official_lists_that_cannot_be_read(lists):
     test.write_bytes(b"\xff\xfe\x00\xd8")
     with pytest.raises(ValueError, match="no text in UTF-8"):
         official_split(paths, train, test)
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "labels", "message"),
+    [
+        ([0, 1], [2, 3], ["a", "b", "c", "d"], "2 label.* on no training image: 'c', 'd'"),
+        ([0, 1], [2], [("a",), ("b",), ("a", "rare")], "1 label.* on no training image: 'rare'"),
+        ([0, 2], [1], ["a", "a", "a"], r"training images have 1 label\(s\); at least 2"),
+        ([], [1], ["a", "a"], r"training images have 0 label\(s\)"),
+        ([0, 1], [], ["a", "b"], "no test images"),
+    ],
+)
+def test_splits_that_cannot_be_tested_are_refused(train, test, labels, message):
+    with pytest.raises(ImageSetError, match=f"official: .*{message}"):
+        Split(train, test, None, "official").check(labels)
+
+
+def test_splits_that_can_be_tested_pass():
+    Split([0, 1], [2], None, "official").check(["a", "b", "a"])
+    Split([0, 4], [2], None, "official").check({0: ("a", "b"), 2: ("b",), 4: ("c",)})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 
 import numpy as np
 
 from ddsfl.compute.device import spawn_seeds
+from ddsfl.images.folders import ImageSetError, Label
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,25 @@ class Split:
         """Return the split without the images ``gone``, those that cannot be read say."""
         train = [index for index in self.train if index not in gone]
         return replace(self, train=train, test=[index for index in self.test if index not in gone])
+
+    def check(self, labels: Sequence[Label] | Mapping[int, Label]) -> None:
+        """Refuse a split from which nothing can be learned, or that tests what it does not train.
+
+        >>> Split(train=[0, 1], test=[2], seed=None, name="a / b").check(["sea", "city", "sea"])
+        """
+        trained, tested = _names(labels, self.train), _names(labels, self.test)
+        if len(trained) < 2:
+            raise ImageSetError(
+                f"{self.name}: the training images have {len(trained)} label(s); at least 2 are needed."
+            )
+        if not tested:
+            raise ImageSetError(f"{self.name}: there are no test images.")
+        unknown = sorted(tested - trained)
+        if unknown:
+            raise ImageSetError(
+                f"{self.name}: {len(unknown)} label(s) of the test images occur on no training image: "
+                f"{', '.join(map(repr, unknown))}."
+            )
 
     def to_json(self) -> str:
         """Return the split as one JSON object."""
@@ -122,6 +142,12 @@ def official_split(
             f"{train_list} and {test_list} share {len(both)} image(s), {paths[both[0]]} for one."
         )
     return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
+
+
+def _names(labels: Sequence[Label] | Mapping[int, Label], indices: list[int]) -> set[str]:
+    """Return the names of all labels of the images at ``indices``."""
+    each = (labels[index] for index in indices)
+    return {name for label in each for name in ([label] if isinstance(label, str) else label)}
 
 
 def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path) -> list[int]:
