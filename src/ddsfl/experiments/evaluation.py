@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import ddsfl
 from ddsfl.compute.device import resolve_device
 from ddsfl.compute.stages import fingerprint
 from ddsfl.console import Console
@@ -28,7 +29,7 @@ from ddsfl.model import SceneClassifier
 
 def evaluate_split(
     images: ImageList,
-    labels: Sequence[Any],
+    labels: Sequence[Any] | Mapping[int, Any],
     split: Split,
     *,
     preset: str,
@@ -40,17 +41,22 @@ def evaluate_split(
     folder: Path | None = None,
     console: Console | None = None,
 ) -> Cell:
-    """Return the cell of one split, from ``folder`` if it is there already.
+    """Return the cell of one split, from ``folder`` if the same work left it there already.
 
+    ``labels`` gives the label of each image that the split names, by its index in ``images``.
     Images with several labels are scored by mean average precision, others by accuracy.
     """
     console = console or Console(quiet=True)
     model = SceneClassifier(preset, changes=changes, device=device, random_state=seed)
+    used = [*split.train, *split.test]
     like: Cell = {
         "dataset": dataset,
         "method": method or preset,
         "split": split.name,
         "split_fingerprint": fingerprint(split.train, split.test),
+        "pixels": images.subset(used).fingerprint(),
+        "labels": fingerprint([labels[index] for index in used]),
+        "version": ddsfl.__version__,
         "settings": model.settings_in_use().to_json(),
         "seed": seed,
     }

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+import ddsfl
+from ddsfl.console import Console
+from ddsfl.experiments.evaluation import evaluate_split
+from ddsfl.experiments.protocols import Split
+from ddsfl.model import image_list
+from ddsfl.presets import preset
+from tests.tiny import TINY, tiny_scenes
+
+SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part
+
+
+@pytest.fixture
+def scenes():
+    return tiny_scenes(classes=2)
+
+
+@pytest.fixture
+def found(scenes, tmp_path, capsys):
+    """Evaluate once; return a function that tells whether another evaluation takes the kept result."""
+
+    def evaluate(images, labels):
+        console = Console()
+        options = {"preset": "quick", "changes": TINY, "device": "cpu", "folder": tmp_path}
+        images = image_list(images, preset("quick").change(TINY))
+        evaluate_split(images, labels, SPLIT, console=console, **options)
+        return "a / b: found from an earlier run" in capsys.readouterr().err
+
+    assert not evaluate(*scenes)
+    return evaluate
+
+
+def test_a_result_is_found_again_whatever_happens_to_other_images(scenes, found):
+    images, labels = scenes
+    images[3], labels[7] = images[0], "other"
+    assert found(images, labels)
+    assert found(images, dict(enumerate(labels)))
+
+
+@pytest.mark.parametrize("index", [0, 6])
+def test_other_pixels_are_evaluated_again(scenes, found, index):
+    images, labels = scenes
+    images[index] = np.ascontiguousarray(images[index][::-1])
+    assert not found(images, labels)
+    assert found(images, labels)
+
+
+def test_other_labels_are_evaluated_again(scenes, found):
+    images, labels = scenes
+    labels[0], labels[4] = labels[4], labels[0]
+    assert not found(images, labels)
+
+
+def test_another_version_evaluates_again(scenes, found, monkeypatch):
+    monkeypatch.setattr(ddsfl, "__version__", "0.0.0")
+    assert not found(*scenes)
