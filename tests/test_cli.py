@@ -145,6 +145,15 @@ def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
     assert err.count("found from an earlier run") == 1
 
 
+def test_evaluate_does_not_take_results_of_other_pictures(ddsfl, tmp_path):
+    arguments = ["evaluate", tmp_path / "set", "--train", 2, "--splits", 1, "--out", tmp_path / "cells"]
+    for seed in (0, 1):
+        write_scenes(tmp_path / "set", seed=seed)
+        code, _, err = ddsfl(*arguments, *TINY_OPTIONS)
+        assert code == 0
+        assert "found from an earlier run" not in err
+
+
 def test_evaluate_official_lists(ddsfl, scenes, tmp_path):
     names = sorted(f"{path.parent.name}/{path.name}" for path in scenes.rglob("*.png"))
     (tmp_path / "train.txt").write_text("\n".join(names[::2]))
@@ -242,14 +251,32 @@ def test_a_full_disk_while_saving_loses_nothing(ddsfl, scenes, tmp_path, monkeyp
     assert code == 1
     assert "space" in err.lower()
     monkeypatch.undo()
-    code, _, err = run_again(ddsfl, scenes, tmp_path, monkeypatch)
+    code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
     assert code == 0
     assert err.count("found from an earlier run") >= 9
 
 
-def run_again(ddsfl, scenes, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [])
-    return ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+def test_a_full_disk_while_storing_a_stage_loses_no_earlier_one(ddsfl, scenes, tmp_path, monkeypatch):
+    stored = []
+
+    def full(path, payload):
+        if stored:
+            raise OSError(28, "No space left on device", str(path))
+        stored.append(path)
+        path.write_bytes(payload)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ddsfl.compute.stages.write_whole", full)
+        code, out, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert (code, out, len(stored)) == (1, "", 1)
+    assert err.splitlines()[-1].startswith("ddsfl: No space left on device: ")
+    assert err.count("ddsfl:") == 1
+    assert "Traceback" not in err
+    assert not (tmp_path / "m").exists()
+    code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert code == 0
+    assert err.count("found from an earlier run") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import numpy as np
 import typer
 from rich.console import Console as Paper
 from rich.table import Table
+from rich.text import Text
 
 from ddsfl.cli_inputs import (
     changed_settings,
@@ -26,6 +27,7 @@ from ddsfl.cli_inputs import (
 )
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
+from ddsfl.experiments.cells import cells_table
 from ddsfl.experiments.demo import run_demo
 from ddsfl.experiments.evaluation import evaluate_split
 from ddsfl.images.folders import find_images, list_images
@@ -44,21 +46,31 @@ app = typer.Typer(
 Command = Callable[..., None]
 
 
-def ends_with_a_sentence(command: Command) -> Command:
-    """End a command that cannot go on with one sentence: exit code 1, or 130 when interrupted."""
+def ends_with_a_sentence(*, continues: bool = False) -> Callable[[Command], Command]:
+    """End a command that cannot go on with one sentence: exit code 1, or 130 when interrupted.
 
-    @functools.wraps(command)
-    def wrapped(*arguments: Any, **options: Any) -> None:
-        try:
-            command(*arguments, **options)
-        except (ValueError, OSError, MemoryError) as error:
-            print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
-            raise typer.Exit(1) from error
-        except KeyboardInterrupt as error:
-            print("\nddsfl: interrupted; the same command continues where it stopped.", file=sys.stderr)
-            raise typer.Exit(130) from error
+    ``continues`` says that with --out the command keeps its stages and goes on from them.
+    """
 
-    return wrapped
+    def wrap(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**options: Any) -> None:
+            try:
+                command(**options)
+            except (ValueError, OSError, MemoryError) as error:
+                Console.break_off()
+                print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
+                raise typer.Exit(1) from error
+            except KeyboardInterrupt as error:
+                Console.break_off()
+                kept = continues and options["out"] is not None
+                how = "; the same command continues where it stopped." if kept else "."
+                print(f"\nddsfl: interrupted{how}", file=sys.stderr)
+                raise typer.Exit(130) from error
+
+        return wrapped
+
+    return wrap
 
 
 Images = Annotated[Path, typer.Argument(help="A folder of class folders, or a CSV file of path,label.")]
@@ -78,7 +90,7 @@ Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that canno
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the model.")] = Path("demo"),
     seed: Seed = 0,
@@ -90,7 +102,7 @@ def demo(
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence(continues=True)
 def train(
     images: Images,
     out: Annotated[Path, typer.Option(help="The model file to write.")],
@@ -109,13 +121,12 @@ def train(
     settings, changed = changed_settings(preset, changes)
     check_writable(out)
     found = find_images(images)
-    pictures, kept = read_set(found, settings, strict, console)
-    labels = [found.labels[index] for index in kept]
+    pictures, labels = read_set(found, settings, strict, console)
     model = SceneClassifier(preset, changes=changed, device=device, random_state=seed)
     checkpoints = out.with_name(out.name + ".stages")
     model.fit(
-        pictures.subset(kept),
-        labels,
+        pictures.subset(labels),
+        list(labels.values()),
         checkpoints=checkpoints,
         report=console.stage,
         progress=console.progress,
@@ -127,7 +138,7 @@ def train(
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence()
 def predict(
     model: Model,
     images: Pictures,
@@ -163,12 +174,14 @@ def predict(
         table = Table("image", "label", "score", "next", "score")
         for path, label, row in zip(paths, labels, by_class):
             first, second = np.argsort(-row)[:2]
-            table.add_row(str(path), _text(label), f"{row[first]:.2f}", names[second], f"{row[second]:.2f}")
+            # Text, because brackets in the name of a file or a class are no markup.
+            given, other = Text(_text(label)), Text(names[second])
+            table.add_row(Text(str(path)), given, f"{row[first]:.2f}", other, f"{row[second]:.2f}")
         Paper().print(table)
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence(continues=True)
 def evaluate(
     images: Images,
     protocol: Annotated[
@@ -195,9 +208,10 @@ def evaluate(
     settings, changed = changed_settings(preset, changes)
     found = find_images(images)
     splits_of = chosen_splits(protocol, found, train, test, splits, train_list, test_list, seed)
-    pictures, kept = read_set(found, settings, strict, console)
-    labels = list(found.labels)
-    chosen = [split.without(set(range(len(labels))) - set(kept)) for split in splits_of]
+    pictures, labels = read_set(found, settings, strict, console)
+    chosen = [split.without(set(range(len(found))) - set(labels)) for split in splits_of]
+    for split in chosen:
+        split.check(labels)
     cells = []
     for split in chosen:
         console.prefix = f"{split.name}: "
@@ -215,7 +229,7 @@ def evaluate(
                 console=console,
             )
         )
-    _print_cells(cells)
+    Paper().print(cells_table(cells))
     if out is not None and "confusion" in cells[0]:
         confusion = np.sum([cell["confusion"] for cell in cells], axis=0)
         draw_confusion(out / "confusion.png", confusion, cells[0]["classes"], f"{images.name}, {preset}")
@@ -223,7 +237,7 @@ def evaluate(
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence()
 def encode(
     model: Model,
     images: Pictures,
@@ -246,7 +260,8 @@ def encode(
     if out.suffix == ".npz":
         np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
     else:
-        text = io.TextIOWrapper(stream, encoding="utf-8", newline="", write_through=True)
+        # Names of files need not be UTF-8; they are written as the bytes they are.
+        text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="", write_through=True)
         writer = csv.writer(text)
         writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])
         for path, vector in zip(paths, vectors):
@@ -256,7 +271,7 @@ def encode(
 
 
 @app.command()
-@ends_with_a_sentence
+@ends_with_a_sentence()
 def inspect(
     model: Model,
     out: Annotated[
@@ -277,6 +292,8 @@ def inspect(
 
 def main() -> None:
     """Run the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     app()
 
 
@@ -296,17 +313,3 @@ def _labels(classifier: SceneClassifier, scores: np.ndarray[Any, Any]) -> list[s
 
 def _text(label: str | list[str]) -> str:
     return label if isinstance(label, str) else "; ".join(label)
-
-
-def _print_cells(cells: list[dict[str, Any]]) -> None:
-    measure = "accuracy" if "accuracy" in cells[0] else "mean_average_precision"
-    measures = ["mean_class_accuracy", "accuracy"] if measure == "accuracy" else [measure]
-    table = Table("split", *(name.replace("_", " ") for name in measures))
-    for cell in cells:
-        table.add_row(cell["split"], *(f"{100 * cell[name]:.2f}" for name in measures))
-    if len(cells) > 1:
-        values = {name: np.array([100 * cell[name] for cell in cells]) for name in measures}
-        table.add_section()
-        table.add_row("mean", *(f"{values[name].mean():.2f}" for name in measures))
-        table.add_row("spread", *(f"{values[name].std(ddof=1):.2f}" for name in measures))
-    Paper().print(table)

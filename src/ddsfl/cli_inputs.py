@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import typer
 
 from ddsfl.console import Console
 from ddsfl.experiments.protocols import Split, official_split, random_splits
-from ddsfl.images.folders import ImageSet, ImageSetError
+from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.reading import ImageList
 from ddsfl.model import image_list
 from ddsfl.presets import Settings, preset
@@ -54,7 +55,9 @@ def chosen_splits(
         raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
     if train_list is None or test_list is None:
         raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
-    return [official_split(found.paths, train_list, test_list)]
+    split = official_split(found.paths, train_list, test_list)
+    split.check(found.labels)
+    return [split]
 
 
 def check_writable(out: Path) -> None:
@@ -68,8 +71,12 @@ def check_writable(out: Path) -> None:
 
 def read_set(
     found: ImageSet, settings: Settings, strict: bool, console: Console
-) -> tuple[ImageList, list[int]]:
-    """Decode the images of a set once, name those that cannot be read, and number the others."""
+) -> tuple[ImageList, dict[int, Label]]:
+    """Decode the images of a set once and name those that cannot be read.
+
+    Returns all images, and by their index the labels of those that remain, without the labels that
+    have become too rare.
+    """
     images = image_list(found.paths, settings)
     console.begin("read images")
     problems = images.read_all(console.progress)
@@ -85,7 +92,8 @@ def read_set(
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(found.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
-    return images, [place[path] for path in kept.paths]
+    labels: Sequence[Label] = kept.labels
+    return images, {place[path]: label for path, label in zip(kept.paths, labels)}
 
 
 def read_pictures(

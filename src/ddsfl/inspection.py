@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier
@@ -17,9 +18,9 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     """Return tables of provenance, layers, blocks and classes of a fitted model."""
     about = Table("", "", title="Model", show_header=False)
     training = model.training_
-    about.add_row("preset", model.preset)
+    about.add_row("preset", Text(model.preset))
     for path, value in (model.changes or {}).items():
-        about.add_row("changed", f"{path} = {value}")
+        about.add_row("changed", Text(f"{path} = {value}"))
     about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
     about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
     about.add_row("device", model.device_)
@@ -45,16 +46,16 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     for block, coding in zip(model.settings_.blocks, model.codings_):
         cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels)
         blocks.add_row(
-            block.name, block.coding["method"], str(len(coding.words_)), cells, f"{block.weight:g}"
+            Text(block.name), block.coding["method"], str(len(coding.words_)), cells, f"{block.weight:g}"
         )
 
     classes = Table("class", "images", title="Classes")
     for name, count in zip(model.classes_, training["images_per_class"]):
-        classes.add_row(str(name), str(count))
+        classes.add_row(Text(str(name)), str(count))
 
     seconds = Table("stage", "seconds", title="Time")
     for name, value in _by_kind(model.seconds_).items():
-        seconds.add_row(name, f"{value:.1f}")
+        seconds.add_row(Text(name), f"{value:.1f}")
     return [about, layers, blocks, classes, seconds]
 
 
