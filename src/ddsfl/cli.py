@@ -27,7 +27,7 @@ from ddsfl.cli_inputs import (
 )
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
-from ddsfl.experiments.cells import cells_table
+from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.demo import run_demo
 from ddsfl.experiments.evaluation import evaluate_split
 from ddsfl.images.folders import find_images, list_images
@@ -231,8 +231,7 @@ def evaluate(
         )
     Paper().print(cells_table(cells))
     if out is not None and "confusion" in cells[0]:
-        confusion = np.sum([cell["confusion"] for cell in cells], axis=0)
-        draw_confusion(out / "confusion.png", confusion, cells[0]["classes"], f"{images.name}, {preset}")
+        draw_confusion(out / "confusion.png", *joined_confusion(cells), f"{images.name}, {preset}")
         console.say(f"{out / 'confusion.png'}")
 
 

@@ -42,6 +42,24 @@ def score_predictions(true: Sequence[Any], predicted: Sequence[Any], classes: Se
     }
 
 
+def joined_confusion(cells: Sequence[Cell]) -> tuple[np.ndarray[Any, Any], list[str]]:
+    """Return the sum of the confusion matrices of several splits, and its classes.
+
+    A class that one of the splits lost, because its images cannot be read say, adds nothing there.
+
+    >>> one = {"confusion": [[1]], "classes": ["b"]}
+    >>> two = {"confusion": [[2, 1], [0, 3]], "classes": ["a", "b"]}
+    >>> joined_confusion([one, two])
+    (array([[2, 1], [0, 4]]), ['a', 'b'])
+    """
+    names = sorted({name for cell in cells for name in cell["classes"]})
+    total = np.zeros((len(names), len(names)), dtype=np.int64)
+    for cell in cells:
+        at = [names.index(name) for name in cell["classes"]]
+        total[np.ix_(at, at)] += np.asarray(cell["confusion"])
+    return total, names
+
+
 def score_rankings(relevant: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) -> Cell:
     """Return the mean average precision of images with several labels (n, C)."""
     return {"mean_average_precision": float(mean_average_precision(relevant, scores))}
