@@ -4,8 +4,8 @@ import os
 
 # Threads that spin for long while they wait starve each other as soon as anything else runs: on two cores
 # with one other busy program the same work took 15 times as long. Threads that never spin cost a search of
-# neighbours 40 % on a quiet machine. About a tenth of the usual spinning avoids both. Has an effect only before
-# torch is first imported, and only where OpenMP is GNU's.
+# neighbours 40 % on a quiet machine. About a tenth of the usual spinning avoids both. Has an effect only
+# before torch is first imported, and only where OpenMP is GNU's.
 os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 
 __version__ = "0.1.0"
