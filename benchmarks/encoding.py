@@ -5,12 +5,9 @@ Random filters and words, drawn images of 300 x 225 pixels; layer 1 of presets `
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
-import numpy as np
 import torch
 
+from benchmarks.learning import seconds
 from ddsfl.coding.llc import llc_codes
 from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.learning.forward import LearnedLayer
@@ -19,17 +16,6 @@ from ddsfl.patches.normalise import InputSpace
 from ddsfl.presets import preset
 
 SHAPE = (225, 300)
-
-
-def seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    """Median time after one run to warm up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
 
 
 def first_layer(name: str) -> FilterStack:
