@@ -14,8 +14,8 @@ from ddsfl.console import Console
 from ddsfl.experiments.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.reading import ImageList
-from ddsfl.model import image_list
-from ddsfl.presets import Settings, preset
+from ddsfl.presets import preset
+from ddsfl.settings import Settings, image_list
 
 
 def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:

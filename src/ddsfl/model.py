@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -25,11 +24,12 @@ from ddsfl.coding.codebook import Codebook
 from ddsfl.compute.device import as_numpy, resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.reading import ImageList
+from ddsfl.learning.labels import read_targets
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.patches.batching import Progress
 from ddsfl.presets import preset
-from ddsfl.settings import Settings
+from ddsfl.settings import Settings, image_list
 from ddsfl.storage import (
     classifier_arrays,
     model_header,
@@ -118,7 +118,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         """
         settings = preset(self.preset).change(self.changes or {})
         images = self._read(X, settings)
-        self.classes_, targets, self.multilabel_ = _targets(y)
+        self.classes_, targets, self.multilabel_ = read_targets(y)
         if len(targets) != len(images):
             raise ValueError(
                 f"y has {len(targets)} labels; expected one for each of the {len(images)} images."
@@ -314,26 +314,3 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         if len(X) == 0:
             raise ValueError("X is empty; expected at least one image.")
         return image_list(X, settings)
-
-
-def image_list(sources: Sequence[Any], settings: Settings, cache_bytes: int = 2**30) -> ImageList:
-    """Return images as a classifier with these settings wants to see them."""
-    return ImageList(
-        sources,
-        colour=settings.colour,
-        max_side=settings.max_side,
-        min_side=settings.min_side,
-        cache_bytes=cache_bytes,
-    )
-
-
-def _targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
-    """Return the classes, then class numbers (n,) or an indicator matrix (n, C), and which of the two."""
-    if isinstance(next(iter(y), None), tuple | list | set | frozenset):
-        binarizer = MultiLabelBinarizer().fit(y)
-        return binarizer.classes_, binarizer.transform(y).astype(bool), True
-    labels = np.asarray(y)
-    if labels.ndim == 2:
-        return np.arange(labels.shape[1]), labels.astype(bool), True
-    classes, numbers = np.unique(labels, return_inverse=True)
-    return classes, numbers, False

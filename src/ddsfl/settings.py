@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from ddsfl.blocks import CODINGS, Block
 from ddsfl.classify.linear import LinearClassifier
-from ddsfl.images.reading import Colour
+from ddsfl.images.reading import Colour, ImageList
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.forward import Layer, spanned_field
 from ddsfl.learning.stack import SELECTORS
@@ -84,6 +84,17 @@ class Settings:
             return Settings.from_json(values)
         except (TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"settings changed by {', '.join(changes)} are not whole: {error}.") from error
+
+
+def image_list(sources: Sequence[Any], settings: Settings, cache_bytes: int = 2**30) -> ImageList:
+    """Return images as a classifier with these settings wants to see them."""
+    return ImageList(
+        sources,
+        colour=settings.colour,
+        max_side=settings.max_side,
+        min_side=settings.min_side,
+        cache_bytes=cache_bytes,
+    )
 
 
 def plain(value: Any) -> Any:

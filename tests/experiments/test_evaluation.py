@@ -5,8 +5,8 @@ import ddsfl
 from ddsfl.console import Console
 from ddsfl.experiments.evaluation import evaluate_split
 from ddsfl.experiments.protocols import Split
-from ddsfl.model import image_list
 from ddsfl.presets import preset
+from ddsfl.settings import image_list
 from tests.tiny import TINY, tiny_scenes
 
 SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.preprocessing import MultiLabelBinarizer
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy
@@ -84,3 +85,15 @@ def _plain(labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if all(isinstance(value, int | float | np.integer | np.floating) for value in values):
         return np.asarray(values)
     raise ValueError("y mixes kinds of labels; expected all integers or all strings.")
+
+
+def read_targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bool]:
+    """Return the classes, then class numbers (n,) or an indicator matrix (n, C), and which of the two."""
+    if isinstance(next(iter(y), None), tuple | list | set | frozenset):
+        binarizer = MultiLabelBinarizer().fit(y)
+        return binarizer.classes_, binarizer.transform(y).astype(bool), True
+    labels = np.asarray(y)
+    if labels.ndim == 2:
+        return np.arange(labels.shape[1]), labels.astype(bool), True
+    classes, numbers = np.unique(labels, return_inverse=True)
+    return classes, numbers, False
