@@ -48,8 +48,8 @@ def page(cells: dict[str, dict[str, object]]) -> str:
         f"Eight classes, {N_TRAIN} training and {N_TEST} test images a class, preset `quick` with "
         f"{', '.join(f'`{path}={value}`' for path, value in DEMO_CHANGES.items())}.",
         "The scenes and these settings were frozen before the seeds below were first drawn; they were",
-        "chosen by the test scores of seeds 0 and 1, about ten variants. Mean class accuracy in per cent (chance is",
-        "12.5):",
+        "chosen by the test scores of seeds 0 and 1, about ten variants. Mean class accuracy in per cent",
+        "(chance is 12.5):",
         "",
         f"| seed | {' | '.join(KINDS)} |",
         f"|---|{'---|' * len(KINDS)}",
