@@ -16,3 +16,11 @@ class LocalSource(Protocol):
     def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
         """Return the descriptor sets of uint8 images (channels, height, width)."""
         ...
+
+
+class GlobalSource(Protocol):
+    """Turns a batch of images into one vector an image."""
+
+    def embed(self, images: Sequence[Tensor]) -> Tensor:
+        """Return the vectors (B, d) of uint8 images (channels, height, width), not yet of unit length."""
+        ...
