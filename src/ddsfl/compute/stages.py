@@ -51,14 +51,16 @@ def write_whole(path: Path, payload: bytes) -> None:
 class Stages:
     """Run named steps in order; each returns arrays, and each is stored under ``folder`` when given.
 
-    A stored result is used again only if its key is the same: the key of a step is made of ``key``
-    (settings, training set, seed) and of the names of all steps before it, so results of other settings
-    are never mistaken for these.
+    A stored result is used again only if its key is the same: the key of a step is made of its name and
+    of all it depends on (settings, training set, seed), so results of other settings are never mistaken
+    for these. Files carry their keys in their names: runs of different settings may use one folder, and
+    share the steps that depend on the same things.
 
     Parameters
     ----------
     folder : where results are kept, one safetensors file a step; None keeps nothing.
-    key : anything JSON can write; results stored under another key are ignored.
+    key : what the steps depend on, anything JSON can write; or a function that says it for each step by
+        name. Results stored under another key are ignored.
     report : called with the name of each step as it starts and whether it was found stored.
 
     Attributes
@@ -83,13 +85,12 @@ class Stages:
         self.folder = None if folder is None else Path(folder)
         self.report = report
         self.seconds: dict[str, float] = {}
-        self._key = fingerprint(key)
+        self._depends = key if callable(key) else lambda name: key
 
     def run(self, name: str, step: Callable[[], Mapping[str, np.ndarray[Any, Any]]]) -> Arrays:
         """Return the stored arrays of step ``name``, or compute and store them."""
         if name in self.seconds:
             raise ValueError(f"step {name!r} ran already; names must differ within one run.")
-        self._key = fingerprint(self._key, name)
         stored = self._read(name)
         if self.report is not None:
             self.report(name, stored is not None)
@@ -102,24 +103,32 @@ class Stages:
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            header = {"key": self._key, "seconds": repr(self.seconds[name])}
+            header = {"key": self._key(name), "seconds": repr(self.seconds[name])}
             write_whole(self._path(name), save(arrays, metadata=header))
         return arrays
 
+    def is_stored(self, name: str) -> bool:
+        """Return whether the result of step ``name`` would be found, without reading its arrays."""
+        return self._read(name, header_only=True) is not None
+
+    def _key(self, name: str) -> str:
+        return fingerprint(name, self._depends(name))
+
     def _path(self, name: str) -> Path:
         assert self.folder is not None
-        return self.folder / f"{name.replace('/', '.')}.safetensors"
+        return self.folder / f"{name.replace('/', '.')}.{self._key(name)}.safetensors"
 
-    def _read(self, name: str) -> tuple[Arrays, float] | None:
-        """Return what is stored for ``name`` under the current key; a damaged file counts as none."""
+    def _read(self, name: str, header_only: bool = False) -> tuple[Arrays, float] | None:
+        """Return what is stored for ``name`` under its key; a damaged file counts as none."""
         if self.folder is None or not self._path(name).is_file():
             return None
         try:
             with safe_open(self._path(name), framework="numpy") as stream:
                 header = stream.metadata() or {}
-                if header.get("key") != self._key:
+                if header.get("key") != self._key(name):
                     return None
-                arrays = {key: stream.get_tensor(key) for key in stream.keys()}  # noqa: SIM118
+                names = [] if header_only else list(stream.keys())
+                arrays = {key: stream.get_tensor(key) for key in names}
             return arrays, float(header["seconds"])
         except (SafetensorError, KeyError, ValueError):
             return None
