@@ -54,8 +54,8 @@ def test_arrays_that_are_no_pictures_are_refused(array, message):
 
 
 def test_options_are_checked():
-    with pytest.raises(ValueError, match="colour='rgb'"):
-        decode(picture(), colour="rgb")
+    with pytest.raises(ValueError, match="colour='hsv'.*'rgb'"):
+        decode(picture(), colour="hsv")
     with pytest.raises(ValueError, match="min_side=64"):
         decode(picture(), min_side=64, max_side=32)
 
@@ -166,6 +166,19 @@ def test_lab_of_known_colours():
         assert np.abs(found - np.array([lightness * 2.55, a + 128, b + 128])).max() <= 0.56, rgb
     pixels = np.broadcast_to(np.array([255, 0, 0], np.uint8), (20, 30, 3))
     assert decode(pixels, colour="lab")[:, 3, 4].tolist() == [136, 208, 195]
+
+
+def test_rgb_is_the_array_as_it_is(tmp_path):
+    rgb = picture()
+    expected = torch.from_numpy(rgb).permute(2, 0, 1)
+    Image.fromarray(rgb).save(tmp_path / "a.png")
+    for source in (rgb, Image.fromarray(rgb), tmp_path / "a.png"):
+        assert torch.equal(decode(source, colour="rgb"), expected)
+    gray = decode(picture(channels=1), colour="rgb")
+    assert torch.equal(gray, torch.from_numpy(picture(channels=1)).expand(3, -1, -1))
+    assert decode(rgb, colour="rgb", max_side=20).shape == (3, 16, 20)
+    Image.fromarray(rgb).save(tmp_path / "a.jpg", quality=95)
+    assert decode(tmp_path / "a.jpg", colour="rgb", max_side=20).shape == (3, 16, 20)
 
 
 def test_a_large_jpeg_is_decoded_small_and_right(tmp_path):

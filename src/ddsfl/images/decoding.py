@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
-Colour = Literal["gray", "lab"]
+Colour = Literal["gray", "lab", "rgb"]
 Source = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]
 
 #: The most pixels that are ever decoded of one picture (268 MB as RGB in Pillow). A baseline JPEG
@@ -51,7 +51,8 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     Parameters
     ----------
     source : path, PIL image, or array (H, W) or (H, W, 3) of uint8, uint16 or floats in [0, 1].
-    colour : "gray" gives one channel (ITU-R 601 luma); "lab" three, as `lab_from_rgb` stores them.
+    colour : "gray" gives one channel (ITU-R 601 luma); "lab" three, as `lab_from_rgb` stores them;
+        "rgb" the three of sRGB, which networks ask for.
 
     Raises
     ------
@@ -62,8 +63,8 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     >>> decode(np.zeros((400, 600), np.uint8)).shape
     torch.Size([1, 200, 300])
     """
-    if colour not in ("gray", "lab"):
-        raise ValueError(f"colour={colour!r} is unknown; expected 'gray' or 'lab'.")
+    if colour not in get_args(Colour):
+        raise ValueError(f"colour={colour!r} is unknown; expected 'gray', 'lab' or 'rgb'.")
     if not 1 <= min_side <= max_side:
         raise ValueError(f"1 <= min_side <= max_side is needed; found {min_side=}, {max_side=}.")
     try:

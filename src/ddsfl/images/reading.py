@@ -71,7 +71,7 @@ class ImageList(Sequence[Tensor]):
     Parameters
     ----------
     sources : paths, PIL images or arrays, as `decode` takes them.
-    colour, max_side, min_side : as in `decode`.
+    colour, max_side, min_side : as in `decode` ("gray", "lab" or "rgb" pixels).
     cache_bytes : the most memory that decoded pictures may take; the rest is decoded again.
 
     Examples
