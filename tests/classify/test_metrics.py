@@ -91,3 +91,14 @@ def test_bad_shapes_are_named():
         average_precision([1, 0, 1], [1, 2])
     with pytest.raises(ValueError, match=r"\(images, classes\)"):
         mean_average_precision([1, 0], [1, 0])
+    with pytest.raises(ValueError, match=r"ignore has shape \(2,\); expected that of relevant, \(3,\)"):
+        average_precision([1, 0, 1], [1, 2, 3], ignore=[0, 1])
+    with pytest.raises(ValueError, match=r"ignore has shape \(1, 2\)"):  # would shorten the mean silently
+        mean_average_precision(np.ones((2, 2)), np.ones((2, 2)), ignore=[[0, 0]])
+
+
+def test_ignored_images_of_one_class_still_count_for_the_others():
+    truth = np.array([[1, -1], [0, 1], [-1, 1]])
+    scores = np.array([[0.1, 0.9], [0.9, 0.1], [0.5, 0.5]])
+    each = [voc_average_precision(truth[:, c], scores[:, c]) for c in (0, 1)]
+    assert mean_average_precision(truth > 0, scores, ignore=truth == 0) == pytest.approx(np.mean(each))

@@ -95,7 +95,7 @@ def average_precision(
             f"found shapes {right.shape} and {given.shape}."
         )
     if ignore is not None:
-        kept = ~_as_array(ignore).astype(bool)
+        kept = ~_mask(ignore, right.shape)
         right, given = right[kept], given[kept]
     if not right.any():
         return float("nan")
@@ -126,7 +126,7 @@ def mean_average_precision(
             "relevant and scores must be of one shape (images, classes); "
             f"found {relevant.shape} and {scores.shape}."
         )
-    ignored = np.zeros(relevant.shape, dtype=bool) if ignore is None else _as_array(ignore).astype(bool)
+    ignored = np.zeros(relevant.shape, dtype=bool) if ignore is None else _mask(ignore, relevant.shape)
     columns = zip(relevant.T, scores.T, ignored.T)
     each = np.array([average_precision(*column[:2], ignore=column[2]) for column in columns])
     return float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else float("nan")
@@ -134,6 +134,13 @@ def mean_average_precision(
 
 def _as_array(values: ArrayLike | Tensor) -> Array:
     return as_numpy(values) if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _mask(ignore: ArrayLike | Tensor, shape: tuple[int, ...]) -> Array:
+    mask = _as_array(ignore).astype(bool)
+    if mask.shape != shape:
+        raise ValueError(f"ignore has shape {mask.shape}; expected that of relevant, {shape}.")
+    return mask
 
 
 def _pair(true: ArrayLike, predicted: ArrayLike) -> tuple[Array, Array]:
