@@ -66,10 +66,31 @@ def test_of_equal_scores_the_weight_1_wins_and_a_seed_decides_all():
     assert first == second
 
 
+def test_given_weights_stay_and_the_others_are_chosen_beside_them():
+    blocks, y = blocks_of(6, (0.7, 0.0, 0.7))
+    grams = grams_of(blocks)
+    found = choose_weights(grams, y, given=(None, 2.0, None), random_state=0)
+    assert found.weights[1] == 2.0
+    assert all(tried[1] == 2.0 for tried, _, _ in found.table)
+    assert {tried[0] for tried, _, _ in found.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
+    assert {tried[2] for tried, _, _ in found.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
+    best = max(score for _, _, score in found.table)
+    assert {tried: score for tried, _, score in found.table}[found.weights] == best
+    # Weights that are all given leave nothing to try, and a doubled Gram is a weight of the root of two.
+    assert choose_weights(grams, y, given=(1, 3, 0.5)) == ((1.0, 3.0, 0.5), [])
+    root = 2**0.5
+    doubled = choose_weights([grams[0], 2 * grams[1]], y, given=(None, 1), random_state=0)
+    weighted = choose_weights(grams[:2], y, given=(None, root), random_state=0)
+    assert [row[2] for row in doubled.table] == [row[2] for row in weighted.table]
+    with pytest.raises(ValueError, match="given has 1 weights; expected one for each of 2 blocks"):
+        choose_weights(grams[:2], y, given=(None,))
+
+
 def test_what_cannot_be_validated_weighs_1():
     blocks, y = blocks_of(5, (1.0, 1.0))
     assert choose_weights(grams_of(blocks)[:1], y).weights == (1.0,)
     alone = np.append(y[:-1], 9)
     assert choose_weights(grams_of(blocks), alone) == ((1.0, 1.0), [])
+    assert choose_weights(grams_of(blocks), alone, given=(0.5, None)) == ((0.5, 1.0), [])
     with pytest.raises(ValueError, match="above 0"):
         choose_weights(grams_of(blocks), y, grid=(0, 1))

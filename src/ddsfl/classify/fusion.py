@@ -37,7 +37,7 @@ class WeightChoice(NamedTuple):
     """What `choose_weights` found."""
 
     weights: tuple[float, ...]
-    """Weight of each block, the first one 1."""
+    """Weight of each block."""
     table: list[tuple[tuple[float, ...], float, float]]
     """Every (weights, best C, score) tried, in order."""
 
@@ -46,6 +46,7 @@ def choose_weights(
     grams: Sequence[Tensor],
     y: ArrayLike | Tensor,
     *,
+    given: Sequence[float | None] | None = None,
     grid: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
     Cs: Sequence[float] = (0.1, 1.0, 10.0, 100.0),
     cv: int = 5,
@@ -55,14 +56,16 @@ def choose_weights(
     """Choose the weights of blocks by cross-validation on training images.
 
     One block after another tries all weights of the grid while the others stay, from all weights 1 and
-    again until nothing changes; the first block keeps the weight 1. Of equal scores the weight nearest
-    to 1 wins. Each candidate is judged at its own best C, on the same folds. Where the smallest class
-    has fewer than two images nothing can be validated: all weights are 1 and the table is empty.
+    again until nothing changes. Given weights stay as they are; where none is given the first block keeps
+    the weight 1, because only ratios matter. Of equal scores the weight nearest to 1 wins. Each candidate
+    is judged at its own best C, on the same folds. Where the smallest class has fewer than two images
+    nothing can be validated: all weights not given are 1 and the table is empty.
 
     Parameters
     ----------
     grams : inner products (N, N) of the l2-normalised rows of each block.
     y : labels of the N images, or an indicator matrix.
+    given : the weight of each block, None where it is to be chosen; without it all are chosen.
     Cs, cv, class_weight, random_state : as of `LinearClassifier`.
 
     Examples
@@ -75,11 +78,17 @@ def choose_weights(
     """
     if min(grid) <= 0:
         raise ValueError(f"grid={tuple(grid)}; expected weights above 0.")
+    given = [None] * len(grams) if given is None else list(given)
+    if len(given) != len(grams):
+        raise ValueError(f"given has {len(given)} weights; expected one for each of {len(grams)} blocks.")
+    if all(weight is None for weight in given):
+        given[0] = 1.0
+    chosen = [block for block, weight in enumerate(given) if weight is None]
+    weights = tuple(1.0 if weight is None else float(weight) for weight in given)
     labels = Labels.read(y)
-    weights = (1.0,) * len(grams)
     table: list[tuple[tuple[float, ...], float, float]] = []
     n_folds = min(cv, labels.smallest_class)
-    if n_folds < 2 or len(grams) < 2:
+    if n_folds < 2 or not chosen:
         return WeightChoice(weights, table)
     folds = stratified_folds(labels.membership, n_folds, make_generator(random_state))
     scores: dict[tuple[float, ...], float] = {}
@@ -98,7 +107,7 @@ def choose_weights(
     ordered = sorted({1.0, *map(float, grid)}, key=lambda weight: (abs(np.log(weight)), weight))
     while True:
         before = weights
-        for block in range(1, len(grams)):
+        for block in chosen:
             candidates: list[Any] = [(*weights[:block], w, *weights[block + 1 :]) for w in ordered]
             weights = max(candidates, key=score)
         if weights == before:
