@@ -1,0 +1,272 @@
+"""PASCAL VOC: its folders and lists, labels with difficult images, scores, and files for its server.
+
+Shapes: N images, C classes. The truth of an image for a class is 1 (shows it), -1 (does not) or 0 (all its
+objects of the class are difficult: it counts neither for nor against).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ddsfl.classify.crossval import Labels
+from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.metrics import average_precision, mean_average_precision
+from ddsfl.compute.device import as_numpy
+from ddsfl.compute.stages import write_whole
+from ddsfl.images.folders import ImageSetError
+
+Array = np.ndarray[Any, Any]
+
+#: The classes in the order of the development kit.
+VOC_CLASSES = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
+    "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
+    "tvmonitor",
+)  # fmt: skip
+#: comp1 allows training on VOC images alone, comp2 on any images but those of the test set.
+COMPETITIONS = ("comp1", "comp2")
+
+
+@dataclass(frozen=True)
+class VocSet:
+    """The images of one list, such as val.
+
+    Attributes
+    ----------
+    ids : (N) names of the images, in the order of the list.
+    paths : (N) where they lie.
+    classes : (C) names of the classes.
+    truth : (N, C) int8 array of 1, 0 and -1; None where labels are kept secret (test).
+    """
+
+    ids: list[str]
+    paths: list[Path]
+    classes: tuple[str, ...]
+    truth: Array | None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def labels(self) -> list[tuple[str, ...]]:
+        """The classes that each image shows for certain; empty tuples where labels are secret."""
+        return self._named(1)
+
+    @property
+    def training_labels(self) -> list[tuple[str, ...]]:
+        """The classes that each image shows, difficult ones too, as `SceneClassifier.fit` takes them.
+
+        An image with only difficult objects of a class does show the class. Without its label, its
+        patches would be taken for ones of other classes, so it carries the label while filters are
+        learned. `VocMachines` leaves it out where the machine of that class is fitted.
+        """
+        return self._named(0)
+
+    def _named(self, least: int) -> list[tuple[str, ...]]:
+        if self.truth is None:
+            return [()] * len(self)
+        return [tuple(name for name, value in zip(self.classes, row) if value >= least) for row in self.truth]
+
+
+def voc_folder(folder: str | os.PathLike[str], year: int = 2012) -> Path:
+    """Return the folder with JPEGImages and ImageSets: ``folder`` itself or one within it, as unpacked."""
+    root = Path(folder)
+    for place in (root, root / f"VOC{year}", root / "VOCdevkit" / f"VOC{year}"):
+        if (place / "ImageSets" / "Main").is_dir():
+            return place
+    raise ImageSetError(
+        f"{root} is not VOC{year}: expected ImageSets/Main in it, in VOC{year} or in VOCdevkit/VOC{year}."
+    )
+
+
+def read_voc(
+    folder: str | os.PathLike[str], subset: str, classes: Sequence[str] = VOC_CLASSES, year: int = 2012
+) -> VocSet:
+    """Return the images and labels of a list: train, val, trainval or test.
+
+    ``ImageSets/Main/SUBSET.txt`` names the images and ``CLASS_SUBSET.txt`` their labels, if there are any.
+    """
+    root = voc_folder(folder, year)
+    lists = root / "ImageSets" / "Main"
+    ids = [fields[0] for fields in _lines(lists / f"{subset}.txt", 1)]
+    if not ids:
+        raise ImageSetError(f"{lists / f'{subset}.txt'} lists no images.")
+    if len(set(ids)) < len(ids):
+        twice = next(name for place, name in enumerate(ids) if name in ids[:place])
+        raise ImageSetError(f"{lists / f'{subset}.txt'} lists {twice} twice.")
+    files = [lists / f"{name}_{subset}.txt" for name in classes]
+    there = [file for file in files if file.is_file()]
+    if there and len(there) < len(files):
+        missing = next(file for file in files if not file.is_file())
+        raise ImageSetError(f"{len(files) - len(there)} label file(s) are missing, {missing} for one.")
+    truth = np.stack([_truth(file, ids) for file in files], axis=1) if there else None
+    paths = [root / "JPEGImages" / f"{name}.jpg" for name in ids]
+    return VocSet(ids, paths, tuple(classes), truth)
+
+
+def check_voc(
+    folder: str | os.PathLike[str], lists: Mapping[str, int], shown: Mapping[str, int]
+) -> list[str]:
+    """Return what is missing in a folder of VOC, one sentence each.
+
+    ``lists`` gives how many images each list has, ``shown`` how many of trainval show each class. The list
+    of test images may be absent: it is handed out separately.
+    """
+    try:
+        voc_folder(folder)
+    except ImageSetError as error:
+        return [str(error)]
+    problems = []
+    for subset, count in lists.items():
+        try:
+            found = read_voc(folder, subset, tuple(shown))
+        except ImageSetError as error:
+            if subset != "test" or (voc_folder(folder) / "ImageSets" / "Main" / "test.txt").exists():
+                problems.append(str(error))
+            continue
+        if len(found) != count:
+            problems.append(f"{subset}.txt lists {len(found)} images; expected {count}.")
+        gone = [path for path in found.paths if not path.is_file() or path.stat().st_size == 0]
+        if gone:
+            problems.append(
+                f"{len(gone)} image(s) of {subset}.txt are missing or empty, {gone[0].name} for one."
+            )
+        if subset != "test" and found.truth is None:
+            problems.append(
+                f"the label files of {subset} are missing, {next(iter(shown))}_{subset}.txt for one."
+            )
+        if subset == "trainval" and found.truth is not None:
+            for name, has in zip(shown, (found.truth > 0).sum(axis=0)):
+                if has != shown[name]:
+                    problems.append(f"{has} images of trainval show {name!r}; expected {shown[name]}.")
+    return problems
+
+
+def score_voc(truth: ArrayLike, scores: ArrayLike | Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """Return the average precision of each class (None: no image shows it) and their mean.
+
+    Images that are difficult for a class (truth 0) do not take part in its ranking.
+
+    >>> score_voc([[1], [0], [-1]], [[0.1], [0.9], [0.8]], ["cat"])
+    {'average_precision': {'cat': 0.5}, 'mean_average_precision': 0.5}
+    """
+    truth = np.asarray(truth)
+    given = as_numpy(scores) if isinstance(scores, Tensor) else np.asarray(scores)
+    if truth.shape != given.shape or truth.ndim != 2 or truth.shape[1] != len(classes):
+        raise ValueError(
+            f"truth and scores have shapes {truth.shape} and {given.shape}; expected one row an image and "
+            f"{len(classes)} columns in both."
+        )
+    columns = zip(classes, truth.T, given.T)
+    each = {name: average_precision(of > 0, values, ignore=of == 0) for name, of, values in columns}
+    mean = mean_average_precision(truth > 0, given, ignore=truth == 0)
+    return {
+        "average_precision": {name: None if np.isnan(value) else value for name, value in each.items()},
+        "mean_average_precision": mean,
+    }
+
+
+def write_results(
+    folder: str | os.PathLike[str],
+    ids: Sequence[str],
+    classes: Sequence[str],
+    scores: ArrayLike | Tensor,
+    *,
+    competition: str = "comp1",
+    subset: str = "test",
+    year: int = 2012,
+) -> list[Path]:
+    """Write the files that VOC's server takes and return their paths.
+
+    ``FOLDER/results/VOC2012/Main/comp1_cls_test_CLASS.txt`` has a line ``image_id confidence`` an image.
+    ``competition`` is comp1 if all was trained on VOC images, comp2 if other images helped. Confidences
+    keep all their digits, since rounded ones would tie.
+    """
+    if competition not in COMPETITIONS:
+        raise ValueError(f"competition is {competition!r}; expected one of {', '.join(COMPETITIONS)}.")
+    given = as_numpy(scores) if isinstance(scores, Tensor) else np.asarray(scores)
+    if given.shape != (len(ids), len(classes)):
+        raise ValueError(f"scores have shape {given.shape}; expected {(len(ids), len(classes))}.")
+    if not np.isfinite(given).all():
+        raise ValueError("scores contain NaN or infinity; expected a number an image and class.")
+    place = Path(folder) / "results" / f"VOC{year}" / "Main"
+    place.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, column in zip(classes, given.T):
+        # Positional digits, because the development kit reads them by "%f".
+        lines = [f"{key} {np.format_float_positional(value, trim='0')}\n" for key, value in zip(ids, column)]
+        written.append(place / f"{competition}_cls_{subset}_{name}.txt")
+        write_whole(written[-1], "".join(lines).encode())
+    return written
+
+
+@dataclass(frozen=True)
+class _JudgedLabels(Labels):
+    """Labels of which some are left open: ``open_`` (N, C) says where."""
+
+    open_: Array
+
+    @property
+    def targets(self) -> Array:
+        return np.where(self.open_, 0.0, super().targets)  # the solvers pass over targets of 0
+
+    def score(self, decisions: Tensor) -> float:
+        return mean_average_precision(self.membership, decisions, ignore=self.open_)
+
+
+class VocMachines(LinearClassifier):
+    """`LinearClassifier` whose ``y`` (N, C) is truth of 1, 0 and -1.
+
+    An image that is difficult for a class neither fits the machine of that class nor counts in the choice
+    of C by average precision, as in the development kit. (Balanced class weights and the calibration,
+    neither of which changes a ranking much, still count it as not showing the class.)
+
+    >>> X = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.2]])
+    >>> truth = [[1, -1], [0, -1], [-1, 1], [-1, 1]]
+    >>> VocMachines(C=1.0, device="cpu").fit(X, truth).predict(X)[0]
+    array([1, 0])
+    """
+
+    def _check_training(self, X: ArrayLike | Tensor, y: Any) -> tuple[Tensor, Labels]:
+        truth = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
+        if truth.ndim != 2 or truth.shape[1] < 2 or not np.isin(truth, (-1, 0, 1)).all():
+            raise ValueError(
+                f"y has shape {truth.shape}; expected a matrix of 1, 0 and -1 with a column for each of "
+                "two classes or more."
+            )
+        rows, labels = super()._check_training(X, truth > 0)
+        return rows, _JudgedLabels(labels.classes, labels.membership, labels.single, truth == 0)
+
+
+def _truth(file: Path, ids: list[str]) -> Array:
+    """Return (N,) the labels of a class, whose file must list the same images as the list itself."""
+    labels = dict(_lines(file, 2))
+    if set(labels) != set(ids):
+        odd = sorted(set(labels) ^ set(ids))
+        raise ImageSetError(f"{file} and the list of images differ in {len(odd)} image(s), {odd[0]} for one.")
+    bad = [name for name in ids if labels[name] not in ("1", "0", "-1")]
+    if bad:
+        raise ImageSetError(f"{file} labels {bad[0]} {labels[bad[0]]!r}; expected 1, 0 or -1.")
+    return np.array([int(labels[name]) for name in ids], dtype=np.int8)
+
+
+def _lines(file: Path, n_fields: int) -> list[list[str]]:
+    """Return the fields of each line that has any."""
+    try:
+        lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except OSError as error:
+        raise ImageSetError(f"{file} cannot be opened: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ImageSetError(f"{file} is not a list of images: it is no text in UTF-8.") from error
+    for fields in lines:
+        if len(fields) != n_fields:
+            raise ImageSetError(f"{file} has the line {' '.join(fields)!r}; expected {n_fields} field(s).")
+    return lines
