@@ -1,0 +1,199 @@
+"""Sums of a Fisher vector over groups of descriptors, and the gradients that follow from them.
+
+Equations by Sánchez, Perronnin, Mensink and Verbeek, IJCV 2013.
+
+Shapes: T descriptors of d values, of which D directions are kept; K Gaussians; B images; G groups of
+descriptors, the cells of the images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.coding.pyramid import Level, Placed, cell_numbers
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.gmm import CPU_BLOCK_BYTES, Mixture, Scores, posteriors_of, powers_of, scores_of
+
+#: The most descriptors that one product sums: shorter ones keep all of a GPU busy.
+BLOCK_ROWS = 1024
+#: What a block costs beside its products, counted in rows: its (K, 2 D) sums are written and added up.
+BLOCK_COST = 32
+
+
+class FisherSpace(NamedTuple):
+    """What of a learned `FisherVector` the descriptors of a batch need, on their device."""
+
+    axes: Tensor
+    """(d, D) principal directions as columns."""
+    shift: Tensor
+    """(D,) added to the projected descriptors, so that the centre of the scores is at 0."""
+    scores: Scores
+    mixture: Mixture
+    """Its means are taken from the centre of the scores."""
+
+
+def fisher_space(mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor) -> FisherSpace:
+    """Return the space of principal directions (D, d) and mixture, ready for descriptors ``like`` these.
+
+    >>> mixture = Mixture(torch.ones(1), torch.tensor([[5.0]]), torch.ones(1, 1))
+    >>> fisher_space(torch.tensor([2.0]), torch.eye(1), mixture, torch.empty(0)).shift
+    tensor([-7.])
+    """
+    mean, axes, *parts = (part.double() for part in (mean, axes, *mixture))
+    scores = scores_of(Mixture(*parts), torch.float64)
+    moved = Mixture(parts[0], parts[1] - scores.centre, parts[2])
+    shift = -(axes @ mean) - scores.centre
+    return FisherSpace(
+        axes.T.contiguous().to(like),
+        shift.to(like),
+        Scores(*(part.to(like) for part in scores)),
+        Mixture(*(part.to(like) for part in moved)),
+    )
+
+
+class GroupSums(NamedTuple):
+    """Sums over the descriptors of each group, from which all gradients follow (Algorithm 1)."""
+
+    sizes: Tensor
+    """(G,) the number of descriptors."""
+    posteriors: Tensor
+    """(G, K) sum of posteriors, S0."""
+    powers: Tensor
+    """(G, K, 2 D) sums of posteriors times values, S1, and times squares, S2."""
+
+    def within(self, images: int, grid: Level, level: Level) -> GroupSums:
+        """Return the sums over the cells of ``level``, made of those of ``grid``, which it divides."""
+        rows, columns = level
+        cells = (images, rows, grid[0] // rows, columns, grid[1] // columns)
+        parts = (part.view(*cells, *part.shape[1:]).sum(dim=(2, 4)).flatten(0, 2) for part in self)
+        return GroupSums(*parts)
+
+
+def sum_groups(
+    vectors: Tensor,
+    groups: Tensor,
+    n_groups: int,
+    space: FisherSpace,
+    *,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> GroupSums:
+    """Return the sums over the descriptors (T, d) of each group; ``groups`` (T,) holds their numbers.
+
+    Sorted by group, the descriptors are cut into blocks of one length, the last of a group filled up
+    with zeros: every step is then one product over many blocks, and nothing is added in the order in
+    which threads happen to arrive.
+
+    >>> standard = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1))
+    >>> space = fisher_space(torch.zeros(1), torch.eye(1), standard, torch.empty(0))
+    >>> sum_groups(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([0, 1, 0]), 2, space).powers
+    tensor([[[ 4., 10.]],
+            [[ 2.,  4.]]])
+    """
+    if vectors.device.type == "cpu":
+        budget_bytes = min(budget_bytes, CPU_BLOCK_BYTES)
+    (n_values, n_kept), n_gaussians = space.axes.shape, len(space.mixture.weights)
+    bytes_a_row = vectors.element_size() * (n_values + 4 * n_kept + 2 * n_gaussians)
+    sizes = torch.bincount(groups, minlength=n_groups)
+    sums = GroupSums(
+        sizes,
+        vectors.new_zeros(n_groups, n_gaussians),
+        vectors.new_zeros(n_groups, n_gaussians, 2 * n_kept),
+    )
+    # The tables of blocks are short: made on the CPU they need no further word from the device.
+    counts = sizes.cpu()
+    length = _block_length(counts, min(BLOCK_ROWS, rows_within(bytes_a_row, budget_bytes)))
+    blocks = (counts + length - 1) // length
+    group_of = torch.repeat_interleave(blocks)
+    ends = counts.cumsum(0)
+    rank = torch.arange(len(group_of)) - (blocks.cumsum(0) - blocks)[group_of]
+    starts = (ends - counts)[group_of] + rank * length
+    remain = ends[group_of] - starts
+
+    order = groups.argsort(stable=True)
+    along = torch.arange(length, device=vectors.device)
+    for part in slices(len(group_of), rows_within(bytes_a_row * length, budget_bytes)):
+        places = starts[part, None].to(vectors.device) + along
+        inside = (along < remain[part, None].to(vectors.device)).to(vectors.dtype)
+        rows = order[places.clamp_(max=len(vectors) - 1).flatten()]
+        kept = torch.addmm(space.shift, vectors[rows], space.axes).view(*inside.shape, n_kept)
+        # Zeros have zero powers, so what fills a block adds nothing below, whatever its posteriors.
+        powers = powers_of(kept * inside[:, :, None])
+        posteriors = posteriors_of(space.scores.of(powers.flatten(0, 1))).view(*inside.shape, n_gaussians)
+        present, n_blocks = torch.unique_consecutive(group_of[part], return_counts=True)
+        present, n_blocks = present.to(vectors.device), n_blocks.to(vectors.device)
+        sums.posteriors[present] += _sum_blocks((inside[:, None, :] @ posteriors)[:, 0], n_blocks)
+        sums.powers[present] += _sum_blocks(posteriors.mT @ powers, n_blocks)
+    return sums
+
+
+def _block_length(sizes: Tensor, most: int) -> int:
+    """Return the length of blocks, up to ``most``, that wastes least on zeros and on many blocks."""
+    longest = max(1, int(sizes.max())) if len(sizes) else 1
+    fewest = -(-longest // most)
+    lengths = (-(-longest // (fewest * 2**halvings)) for halvings in range(6))
+    return min(
+        lengths, key=lambda length: int(((sizes + length - 1) // length).sum()) * (length + BLOCK_COST)
+    )
+
+
+def _sum_blocks(blocks: Tensor, n_blocks: Tensor) -> Tensor:
+    """Return the sums over runs of blocks, in their order."""
+    return torch.segment_reduce(blocks, "sum", lengths=n_blocks, axis=0)
+
+
+def fisher_gradients(sums: GroupSums, mixture: Mixture) -> Tensor:
+    """Return (G, 2 K D), each group's mean gradient of log p, in units of the Fisher information.
+
+    By the means (Sánchez et al., equation 17), then by the standard deviations (18), over n descriptors
+    x with posteriors q_k; both are sums of S0, S1 and S2:
+
+        1 / (n sqrt(w_k))   sum_x q_k (x - mean_k) / deviation_k
+        1 / (n sqrt(2 w_k)) sum_x q_k ((x - mean_k)^2 / variance_k - 1).
+
+    The gradient by the weights (16) is left out, as it says next to nothing. A group without
+    descriptors is 0.
+
+    >>> sums = GroupSums(torch.tensor([2]), torch.tensor([[2.0]]), torch.tensor([[[4.0, 10.0]]]))
+    >>> fisher_gradients(sums, Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1)))
+    tensor([[2.0000, 2.8284]])
+    """
+    weights, means, variances = mixture
+    held = sums.posteriors[:, :, None]
+    first, second = sums.powers.chunk(2, dim=2)
+    roots = weights.sqrt()[:, None]
+    # In place where possible: of small images there are more sums than descriptors.
+    by_means = torch.addcmul(first, means, held, value=-1)  # S1 - mean S0
+    by_means /= roots * variances.sqrt()
+    by_deviations = torch.addcmul(second, means, first, value=-2)  # S2 - 2 mean S1 + (mean^2 - variance) S0
+    by_deviations.addcmul_(means.square() - variances, held)
+    by_deviations /= math.sqrt(2) * roots * variances
+    gradients = torch.cat([by_means.flatten(1), by_deviations.flatten(1)], dim=1)
+    return gradients.div_(sums.sizes.clamp(min=1)[:, None])
+
+
+def pool_gradients(vectors: Tensor, placed: Placed, levels: Sequence[Level], space: FisherSpace) -> Tensor:
+    """Return (B, cells, 2 K D), the gradients of the cells of all levels, level by level, row by row.
+
+    A grid that divides a finer one is summed up from it; the others go over the descriptors anew.
+    """
+    images = len(placed.shapes)
+    summed: dict[Level, GroupSums] = {}
+    grids = {(rows, columns) for rows, columns in levels}
+    for level in sorted(grids, key=lambda grid: (-math.prod(grid), grid)):
+        finer = next((grid for grid in summed if grid[0] % level[0] == grid[1] % level[1] == 0), None)
+        if finer is None:
+            n_cells = math.prod(level)
+            groups = placed.images * n_cells + cell_numbers(placed, level)
+            summed[level] = sum_groups(vectors, groups, images * n_cells, space)
+        else:
+            summed[level] = summed[finer].within(images, finer, level)
+    cells = []
+    for rows, columns in levels:
+        gradients = fisher_gradients(summed[rows, columns], space.mixture)
+        cells.append(gradients.view(images, rows * columns, gradients.shape[1]))
+    return torch.cat(cells, dim=1)

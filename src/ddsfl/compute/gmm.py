@@ -1,0 +1,250 @@
+"""Mixtures of Gaussians with diagonal covariances, learned by expectation maximisation over blocks.
+
+Shapes: N points of D values, K Gaussians.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.kmeans import kmeans
+
+#: A Gaussian is at least this fraction of all points' variance wide, in every direction. Without a bound
+#: a Gaussian on a single point would raise the likelihood for ever.
+VARIANCE_FLOOR = 1e-3
+#: A Gaussian that holds less than this much of a point says nothing about its own place and width.
+LEAST_POINTS = 1e-6
+#: Posteriors below exp(-50) of the largest are raised to it: beside it they are below double precision.
+NEGLIGIBLE = 50.0
+#: Bytes of one block on a CPU; smaller blocks stay nearer to the processor.
+CPU_BLOCK_BYTES = 2**23
+
+
+class Mixture(NamedTuple):
+    """p(x) = sum_k weight_k N(x; mean_k, diag(variance_k))."""
+
+    weights: Tensor
+    """(K,), above 0, with sum 1."""
+    means: Tensor
+    """(K, D)."""
+    variances: Tensor
+    """(K, D), above 0."""
+
+
+class MixtureFit(NamedTuple):
+    """A learned mixture and how the learning went."""
+
+    mixture: Mixture
+    log_likelihoods: list[float]
+    """Mean over the points of log p(x): of the start, then after each iteration."""
+    n_iter: int
+
+
+class Scores(NamedTuple):
+    """Logarithms of weight_k N(x; mean_k, variance_k) as one product with the powers of x.
+
+    With x and the means taken from ``centre``, which costs nothing and spares digits,
+
+        log weight_k N(x) = offset_k + sum_d (mean_kd / variance_kd) x_d - x_d^2 / (2 variance_kd).
+    """
+
+    centre: Tensor
+    """(D,) what is subtracted from x before its powers are taken."""
+    factors: Tensor
+    """(2 D, K)."""
+    offsets: Tensor
+    """(K,)."""
+
+    def of(self, powers: Tensor) -> Tensor:
+        """Return (N, K), the logarithms for `powers_of` N points from which the centre was taken."""
+        return torch.addmm(self.offsets, powers, self.factors)
+
+
+def scores_of(mixture: Mixture, dtype: torch.dtype, centre: Tensor | None = None) -> Scores:
+    """Return what scores points of ``dtype``; the centre is the mean of the means unless given.
+
+    >>> standard = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1))
+    >>> scores = scores_of(standard, torch.float64)
+    >>> scores.of(powers_of(torch.tensor([[0.0]], dtype=torch.float64)))  # -log(2 pi) / 2
+    tensor([[-0.9189]], dtype=torch.float64)
+    """
+    weights, means, variances = (part.double() for part in mixture)
+    centre = means.mean(0) if centre is None else centre.double()
+    means = means - centre
+    slopes = means / variances
+    lengths = (2 * math.pi * variances).log() + means * slopes
+    offsets = weights.log() - lengths.sum(1) / 2
+    factors = torch.cat([slopes, -1 / (2 * variances)], dim=1).T.contiguous()
+    return Scores(centre.to(dtype), factors.to(dtype), offsets.to(dtype))
+
+
+def powers_of(points: Tensor) -> Tensor:
+    """Return (..., 2 D), the values and their squares: one product with them replaces two.
+
+    >>> powers_of(torch.tensor([[2.0, 3.0]]))
+    tensor([[2., 3., 4., 9.]])
+    """
+    return torch.cat([points, points.square()], dim=-1)
+
+
+def posteriors_of(logs: Tensor) -> Tensor:
+    """Return (N, K), which Gaussian a point comes from, given its `Scores`; these are bounded in place.
+
+    >>> posteriors_of(torch.tensor([[3.0, 3.0, -900.0]]))
+    tensor([[5.0000e-01, 5.0000e-01, 9.6437e-23]])
+    """
+    # What is too small to matter is not let fall into denormal numbers, on which processors crawl.
+    least = logs.amax(dim=1, keepdim=True) - NEGLIGIBLE
+    return torch.maximum(logs, least, out=logs).softmax(dim=1)
+
+
+def fit_mixture(
+    points: Tensor,
+    n_gaussians: int,
+    *,
+    generator: torch.Generator,
+    max_iter: int = 100,
+    tolerance: float = 1e-3,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> MixtureFit:
+    """Return a mixture that locally maximises the mean of log p(x) over points (N, D).
+
+    It starts at the clusters of k-means: their shares, means and variances.
+
+    >>> two_heaps = torch.tensor([[0.0], [0.2], [0.4], [5.0], [5.2], [5.4]])
+    >>> fit = fit_mixture(two_heaps, 2, generator=torch.Generator().manual_seed(0))
+    >>> fit.mixture.means.flatten().sort().values, fit.mixture.weights
+    (tensor([0.2000, 5.2000]), tensor([0.5000, 0.5000]))
+    """
+    if points.ndim != 2:
+        raise ValueError(f"points have shape {tuple(points.shape)}; expected a matrix.")
+    if not 1 <= n_gaussians <= len(points):
+        raise ValueError(
+            f"n_gaussians={n_gaussians}; expected from 1 to the number of points, n_samples={len(points)}."
+        )
+    clusters = kmeans(points, n_gaussians, generator=generator, budget_bytes=budget_bytes)
+    centre, floor = _centre_and_floor(points)
+    sums = _Sums(points, n_gaussians)
+    numbers = torch.arange(n_gaussians, device=points.device)
+    for rows in _blocks(points, n_gaussians, budget_bytes):
+        members = (clusters.labels[rows, None] == numbers).to(points.dtype)
+        sums.add(members, powers_of(points[rows] - centre))
+    # Clusters without points, which equal points leave, stay on their centre and are narrow.
+    centres = clusters.centres.double()
+    start = sums.maximise(Mixture(sums.counts, centres, floor.expand_as(centres)), centre, floor)
+    return improve_mixture(points, start, max_iter=max_iter, tolerance=tolerance, budget_bytes=budget_bytes)
+
+
+def improve_mixture(
+    points: Tensor,
+    start: Mixture,
+    *,
+    max_iter: int = 100,
+    tolerance: float = 1e-3,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+) -> MixtureFit:
+    """Return the mixture after expectation maximisation on points (N, D), from ``start``.
+
+    Iterations stop when the mean log-likelihood gains no more than ``tolerance``. Variances stay above
+    `VARIANCE_FLOOR` of the variance of all points, weights above that of one point, 1 / N. Both bounds
+    are kept by the best values within them, so the likelihood never falls. A Gaussian that loses its
+    points keeps its place and width at the least weight.
+
+    >>> points = torch.tensor([[0.0], [0.2], [0.4], [5.0], [5.2], [5.4]])
+    >>> start = Mixture(torch.tensor([0.5, 0.5]), torch.tensor([[1.0], [4.0]]), torch.ones(2, 1))
+    >>> improve_mixture(points, start).mixture.means.flatten()
+    tensor([0.2000, 5.2000])
+    """
+    centre, floor = _centre_and_floor(points)
+    mixture = Mixture(*(part.double() for part in start))
+    likelihood, sums = _expect(points, mixture, centre, budget_bytes)
+    trace, n_iter = [likelihood], 0
+    for n_iter in range(1, max_iter + 1):  # noqa: B007
+        mixture = sums.maximise(mixture, centre, floor)
+        likelihood, sums = _expect(points, mixture, centre, budget_bytes)
+        trace.append(likelihood)
+        if trace[-1] - trace[-2] <= tolerance:
+            break
+    return MixtureFit(Mixture(*(part.to(points.dtype) for part in mixture)), trace, n_iter)
+
+
+def _expect(points: Tensor, mixture: Mixture, centre: Tensor, budget_bytes: int) -> tuple[float, _Sums]:
+    """Return the mean log-likelihood, and the sums that the next mixture is made of."""
+    scores = scores_of(mixture, points.dtype, centre)
+    sums = _Sums(points, len(mixture.weights))
+    total = torch.zeros((), dtype=torch.float64, device=points.device)
+    for rows in _blocks(points, len(mixture.weights), budget_bytes):
+        powers = powers_of(points[rows] - scores.centre)
+        logs = scores.of(powers)
+        posteriors = posteriors_of(logs)
+        sums.add(posteriors, powers)
+        # log p(x) is the largest score less the logarithm of its posterior: a third of logsumexp's time.
+        densities = logs.amax(dim=1) - posteriors.amax(dim=1).log()
+        total += densities.sum(dtype=torch.float64)
+    return float(total) / len(points), sums
+
+
+class _Sums:
+    """Sums over the points of their posteriors, and of posteriors times powers, in double precision."""
+
+    def __init__(self, points: Tensor, n_gaussians: int) -> None:
+        self.counts = torch.zeros(n_gaussians, dtype=torch.float64, device=points.device)
+        self.powers = self.counts.new_zeros(n_gaussians, 2 * points.shape[1])
+
+    def add(self, posteriors: Tensor, powers: Tensor) -> None:
+        self.counts += posteriors.sum(dim=0, dtype=torch.float64)
+        self.powers += posteriors.T @ powers
+
+    def maximise(self, before: Mixture, centre: Tensor, floor: Tensor) -> Mixture:
+        """Return the mixture most likely to have given these sums; starved Gaussians stay as before."""
+        counts = self.counts[:, None]
+        means, squares = (self.powers / counts).chunk(2, dim=1)
+        variances = (squares - means.square()).maximum(floor)
+        starved = counts < LEAST_POINTS
+        return Mixture(
+            _shares(self.counts),
+            torch.where(starved, before.means, means + centre),
+            torch.where(starved, before.variances, variances),
+        )
+
+
+def _shares(counts: Tensor) -> Tensor:
+    """Return (K,) the weights w that maximise sum_k counts_k log w_k with every w_k at least 1 / N.
+
+    Those below the bound are set to it and the others share what is left, which may push more of them
+    below: in ascending order, the first that stays above ends this.
+    """
+    n_points = counts.sum()
+    ascending = counts.sort().values
+    n_below = torch.arange(len(counts), device=counts.device)
+    left = n_points - (ascending.cumsum(0) - ascending)
+    scales = (n_points - n_below) / left
+    first_above = (ascending * scales >= 1).int().argmax()
+    shares = (counts * scales[first_above]).clamp(min=1)
+    return shares / shares.sum()
+
+
+def _centre_and_floor(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Return (D,) the mean of the points, in their precision, and the least variance, in double."""
+    centre = points.mean(dim=0, dtype=torch.float64)
+    total = torch.zeros_like(centre)
+    for rows in slices(len(points), rows_within(16 * points.shape[1])):
+        total += (points[rows].double() - centre).square().sum(dim=0)
+    variances = total / len(points)
+    # A direction in which the points do not differ is as wide as the others on average.
+    flat = variances <= torch.finfo(points.dtype).eps * variances.max()
+    usual = variances.mean() if bool(variances.any()) else torch.ones_like(variances[0])
+    return centre.to(points.dtype), VARIANCE_FLOOR * torch.where(flat, usual, variances)
+
+
+def _blocks(points: Tensor, n_gaussians: int, budget_bytes: int) -> list[slice]:
+    """Cut the points into blocks whose powers, centred values and scores fit into the budget."""
+    if points.device.type == "cpu":
+        budget_bytes = min(budget_bytes, CPU_BLOCK_BYTES)
+    bytes_a_row = points.element_size() * (3 * points.shape[1] + 2 * n_gaussians)
+    return list(slices(len(points), rows_within(bytes_a_row, budget_bytes)))
