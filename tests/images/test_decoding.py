@@ -54,7 +54,7 @@ def test_arrays_that_are_no_pictures_are_refused(array, message):
 
 
 def test_options_are_checked():
-    with pytest.raises(ValueError, match="colour='hsv'.*'rgb'"):
+    with pytest.raises(ValueError, match=r"colour='hsv'.*'rgb'"):
         decode(picture(), colour="hsv")
     with pytest.raises(ValueError, match="min_side=64"):
         decode(picture(), min_side=64, max_side=32)

@@ -1,0 +1,184 @@
+"""CENTRIST: histograms of the census transform over a pyramid (Wu and Rehg, PAMI 2011).
+
+The census transform says of each pixel which of its eight neighbours are not brighter. Its histograms keep
+the structure of a scene and drop its contrast. Two things are our reading, because the publication's
+text was not at hand: one set of principal axes serves the histograms of all blocks, and the mean and
+standard deviation that join them are those of the block's gray levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.nn import functional
+
+from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
+from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.stages import Arrays
+from ddsfl.patches.batching import Progress, image_batches
+from ddsfl.patches.geometry import Batch, make_batch, resize, scaled_shapes
+
+#: Levels: how often the image's sides are halved, so that blocks of all levels hold the same number of
+#: pixels, and the grids (blocks a side, cells a side). A block is 1/cells of a side; fewer blocks than
+#: cells lie in the middle, which is the full grid moved by half a block.
+LEVELS = ((0, ((4, 4), (3, 4))), (1, ((2, 2), (1, 2))), (2, ((1, 1),)))
+#: 25 + 5 + 1 blocks.
+N_BLOCKS = sum(n_blocks**2 for _, grids in LEVELS for n_blocks, _ in grids)
+#: Codes that are counted. 0 and 255, pits and flat places, are left out.
+N_CODES = 254
+
+#: (row, column) of the neighbours, the highest bit first.
+_NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
+
+
+class CENTRIST(BaseEstimator):
+    """Census transform histograms of 31 blocks, 42 values each: 1,302 values an image.
+
+    A block gives its histogram (zero mean, unit length) on the principal axes of such histograms of the
+    training images, then the mean and the standard deviation of its gray levels (from 0 to 1). Blocks
+    come level by level, 25 + 5 + 1, each grid row by row before the moved one. Of colour images the
+    first channel (lightness) counts.
+
+    Parameters
+    ----------
+    n_components : principal axes a histogram is projected on.
+    device : "auto", "cpu" or "cuda".
+
+    Attributes
+    ----------
+    mean_ : (254,) mean of the training images' histograms.
+    axes_ : (n_components, 254) their principal axes.
+
+    Examples
+    --------
+    >>> images = [torch.randint(0, 256, (1, 40, 60), dtype=torch.uint8) for _ in range(4)]
+    >>> tuple(CENTRIST(device="cpu").fit(images).embed(images).shape)
+    (4, 1302)
+    """
+
+    def __init__(self, n_components: int = 40, *, device: str | torch.device = "auto") -> None:
+        self.n_components = n_components
+        self.device = device
+
+    def fit(
+        self, images: Sequence[Tensor], y: object = None, *, progress: Progress | None = None
+    ) -> CENTRIST:
+        """Learn the principal axes from uint8 images (channels, height, width); labels are not used."""
+        device = resolve_device(self.device)
+        if len(images) * N_BLOCKS <= self.n_components:
+            raise ValueError(
+                f"n_components={self.n_components} needs more than {self.n_components // N_BLOCKS} images of "
+                f"{N_BLOCKS} blocks each; found {len(images)}."
+            )
+        moments = Moments(N_CODES, device=device)
+        for _, group in image_batches(images, device, progress):
+            histograms, _ = block_statistics(group, device)
+            moments.update(histograms.flatten(0, 1))
+        principal = principal_axes(moments, self.n_components)
+        return self.restore({"mean": as_numpy(principal.mean), "axes": as_numpy(principal.axes)})
+
+    def embed(self, images: Sequence[Tensor]) -> Tensor:
+        """Return the vectors (B, 31 * (n_components + 2)) of uint8 images (channels, height, width)."""
+        check_is_fitted(self, "axes_")
+        device = resolve_device(self.device)
+        mean, axes = as_tensor(self.mean_, device), as_tensor(self.axes_, device)
+        histograms, levels = block_statistics(images, device)
+        return torch.cat([(histograms - mean) @ axes.T, levels], dim=2).flatten(1)
+
+    def state(self) -> Arrays:
+        """Return what was learned, as arrays for a file."""
+        check_is_fitted(self, "axes_")
+        return {"mean": self.mean_, "axes": self.axes_}
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> CENTRIST:
+        """Take what `state` returned as learned."""
+        expected = {"mean": (N_CODES,), "axes": (self.n_components, N_CODES)}
+        found = {name: as_tensor(state[name], dtype=torch.float32) for name in expected if name in state}
+        shapes = {name: tuple(array.shape) for name, array in found.items()}
+        if shapes != expected:
+            raise ValueError(f"state holds {shapes}; expected {expected}.")
+        self.mean_, self.axes_ = as_numpy(found["mean"]), as_numpy(found["axes"])
+        return self
+
+
+def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Return of all blocks the histograms (B, 31, 254) and the mean and deviation of levels (B, 31, 2)."""
+    if len(images) == 0:
+        raise ValueError("images is empty; expected at least one image.")
+    batch = make_batch([image[:1] for image in images], device)
+    # Gray levels as whole numbers in double precision: the transform compares for equality.
+    batch = Batch((batch.pixels.to(torch.float64) * 255).round(), batch.shapes)
+    histograms, levels = [], []
+    for halvings, grids in LEVELS:
+        scaled = resize(batch, scaled_shapes(batch.shapes, 2 * halvings))
+        # Resized levels are rounded, as in a file. Halves are frequent and must not fall to either side by
+        # the last bit, which depends on the other images of the batch.
+        pixels = (scaled.pixels[:, 0] + 1e-6).round()
+        codes = census_transform(pixels, scaled.shapes)
+        for n_blocks, cells in grids:
+            rows, columns = (
+                _blocks_of(scaled.shapes[:, axis], pixels.shape[1 + axis], n_blocks, cells).to(device)
+                for axis in (0, 1)
+            )
+            histograms.append(_code_counts(codes, rows, columns))
+            levels.append(_level_statistics(pixels / 255, rows, columns))
+    counts = torch.cat(histograms, dim=1).to(torch.float32)
+    centred = counts - counts.mean(dim=2, keepdim=True)
+    return functional.normalize(centred, dim=2), torch.cat(levels, dim=1).to(torch.float32)
+
+
+def census_transform(pixels: Tensor, shapes: Tensor) -> Tensor:
+    """Return the codes (B, H, W) of padded images: a bit is 1 where the pixel is >= that neighbour.
+
+    Pixels without eight neighbours in their image have the code 0, which is not counted.
+
+    >>> picture = torch.tensor([[[9, 9, 1], [9, 5, 1], [9, 9, 5]]])
+    >>> f"{int(census_transform(picture, torch.tensor([[3, 3]]))[0, 1, 1]):08b}"
+    '00101001'
+    """
+    height, width = pixels.shape[1:]
+    padded = functional.pad(pixels, (1, 1, 1, 1))
+    codes = torch.zeros(pixels.shape, dtype=torch.int64, device=pixels.device)
+    for row, column in _NEIGHBOURS:
+        codes = 2 * codes + (pixels >= padded[:, row : row + height, column : column + width])
+    inner = [
+        (torch.arange(side) > 0) & (torch.arange(side) < shapes[:, axis, None] - 1)
+        for axis, side in enumerate((height, width))
+    ]
+    return codes * (inner[0][:, :, None] & inner[1][:, None, :]).to(pixels.device)
+
+
+def _blocks_of(sides: Tensor, padded: int, n_blocks: int, cells: int) -> Tensor:
+    """Return which pixels of a side lie in which block: (B, blocks, padded side) bool."""
+    at = 2 * cells * torch.arange(padded)
+    sides = sides[:, None, None]
+    # Pixel i lies in the block that starts at s cells when s <= i cells / side < s + 1; all times two.
+    starts = (2 * torch.arange(n_blocks) + (cells - n_blocks))[:, None]
+    return (starts * sides <= at) & (at < (starts + 2) * sides)
+
+
+def _code_counts(codes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return how often each code but 0 and 255 occurs in each block: (B, blocks, 254)."""
+    batch, n_rows = rows.shape[:2]
+    n_blocks = n_rows * columns.shape[1]
+    # A pixel lies in at most one block of a grid; the code 0 of what lies in none is dropped below.
+    row, column = rows.to(torch.int64).argmax(dim=1), columns.to(torch.int64).argmax(dim=1)  # (B, side)
+    block = row[:, :, None] * columns.shape[1] + column[:, None, :]
+    block += torch.arange(batch, device=codes.device)[:, None, None] * n_blocks
+    inside = rows.any(dim=1)[:, :, None] & columns.any(dim=1)[:, None, :]
+    bins = (block * 256 + codes * inside).flatten()
+    return torch.bincount(bins, minlength=batch * n_blocks * 256).view(batch, n_blocks, 256)[..., 1:-1]
+
+
+def _level_statistics(pixels: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return the mean and the standard deviation of each block: (B, blocks, 2)."""
+    rows, columns = rows.to(pixels.dtype), columns.to(pixels.dtype).transpose(1, 2)
+    sizes = rows.sum(dim=2)[:, :, None] * columns.sum(dim=1)[:, None, :]
+    mean, square = ((rows @ power @ columns / sizes.clamp(min=1)).flatten(1) for power in (pixels, pixels**2))
+    return torch.stack([mean, (square - mean**2).clamp(min=0).sqrt()], dim=2)

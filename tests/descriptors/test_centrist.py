@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+
+from ddsfl.descriptors.centrist import CENTRIST, block_statistics, census_transform
+from ddsfl.images.reading import ImageList
+from tests.oracles import centrist as oracle
+
+
+def image(height, width, channels=1, seed=0, levels=256):
+    pixels = np.random.default_rng(seed).integers(0, levels, (channels, height, width), dtype=np.uint8)
+    return torch.from_numpy(pixels)
+
+
+IMAGES = [image(40, 61, seed=seed, levels=12) for seed in range(3)] + [image(53, 37, seed=3)]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return CENTRIST(device="cpu").fit(IMAGES)
+
+
+def test_the_census_transform_equals_the_loops_in_a_padded_batch():
+    pictures = [image(9, 14, levels=4)[0], image(12, 7, levels=4, seed=1)[0]]
+    padded = torch.zeros(2, 12, 14, dtype=torch.uint8)
+    for row, picture in zip(padded, pictures):
+        row[: picture.shape[0], : picture.shape[1]] = picture
+    found = census_transform(padded, torch.tensor([[9, 14], [12, 7]]))
+    for codes, picture in zip(found, pictures):
+        expected = torch.zeros(12, 14, dtype=torch.int64)
+        for place, code in oracle.census(picture.numpy()).items():
+            expected[place] = code
+        assert torch.equal(codes, expected)
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (40, 61), (21, 19)])
+def test_the_finest_level_equals_the_loops(shape):
+    picture = image(*shape, levels=20)
+    histograms, levels = block_statistics([picture])
+    expected_histograms, expected_levels = oracle.statistics(picture[0].numpy(), 4)
+    assert histograms.shape == (1, 31, 254)
+    assert np.allclose(histograms[0, :25], expected_histograms, atol=1e-6)
+    assert np.allclose(levels[0, :25], expected_levels, atol=1e-6)
+
+
+def shrunk(picture, ratio):
+    """The image at 1/ratio of its size by a triangle filter as wide as two of its pixels, rounded."""
+
+    def weights(size):
+        at, pixel = np.mgrid[: size // ratio, :size] + 0.5
+        matrix = np.maximum(0, 1 - np.abs(pixel - ratio * at) / ratio)
+        return matrix / matrix.sum(axis=1, keepdims=True)
+
+    height, width = picture.shape
+    return np.floor(weights(height) @ picture @ weights(width).T + 0.5 + 1e-6)
+
+
+@pytest.mark.parametrize(("ratio", "n", "blocks"), [(2, 2, slice(25, 30)), (4, 1, slice(30, 31))])
+def test_coarser_levels_see_the_image_smaller_and_rounded(ratio, n, blocks):
+    picture = image(44, 64)
+    histograms, levels = block_statistics([picture])
+    expected_histograms, expected_levels = oracle.statistics(shrunk(picture[0].numpy(), ratio), n)
+    assert np.allclose(histograms[0, blocks], expected_histograms, atol=1e-6)
+    assert np.allclose(levels[0, blocks], expected_levels, atol=1e-6)
+
+
+def test_histograms_have_zero_mean_and_unit_length_and_flat_blocks_are_zero():
+    picture = image(40, 40)
+    picture[:, :12, :12] = 50
+    histograms, levels = block_statistics([picture])
+    assert torch.allclose(histograms.mean(dim=2), torch.zeros(1, 31), atol=1e-6)
+    lengths = histograms[0].norm(dim=1)
+    assert float(lengths[0]) == 0
+    assert torch.allclose(lengths[1:], torch.ones(30), atol=1e-5)
+    assert levels[0, 0].tolist() == pytest.approx([50 / 255, 0], abs=1e-6)
+
+
+def test_what_is_added_to_all_levels_changes_the_means_only(fitted):
+    dark = image(40, 52, levels=100)
+    vectors = fitted.embed([dark, dark + 90]).view(2, 31, 42)
+    assert torch.allclose(vectors[0, :, :40], vectors[1, :, :40], atol=1e-5)
+    assert torch.allclose(vectors[1, :, 40] - vectors[0, :, 40], torch.full((31,), 90 / 255), atol=1e-5)
+    assert torch.allclose(vectors[0, :, 41], vectors[1, :, 41], atol=1e-5)
+
+
+def test_the_axes_are_those_of_all_blocks_of_all_images(fitted):
+    histograms = torch.cat([block_statistics([picture])[0][0] for picture in IMAGES]).numpy()
+    pca = PCA(40, svd_solver="full").fit(histograms.astype(np.float64))
+    assert np.allclose(fitted.mean_, pca.mean_, atol=1e-6)
+    assert np.allclose(np.abs(np.sum(fitted.axes_ * pca.components_, axis=1)), 1, atol=1e-3)
+    vectors = fitted.embed(IMAGES).view(4 * 31, 42)[:, :40].numpy()
+    assert np.allclose(np.abs(vectors), np.abs(pca.transform(histograms)), atol=1e-3)
+
+
+def test_a_padded_batch_equals_each_image_alone(fitted):
+    found = fitted.embed(IMAGES)
+    assert found.shape == (4, 1302)
+    for row, picture in zip(found, IMAGES):
+        assert torch.allclose(row, fitted.embed([picture])[0], atol=1e-6)
+    lab = image(40, 40, channels=3)
+    assert torch.equal(fitted.embed([lab]), fitted.embed([lab[:1]]))
+
+
+def test_state_is_what_was_learned(fitted):
+    state = fitted.state()
+    assert {name: (array.shape, array.dtype) for name, array in state.items()} == {
+        "mean": ((254,), np.float32),
+        "axes": ((40, 254), np.float32),
+    }
+    again = CENTRIST(device="cpu").restore(state)
+    assert torch.equal(again.embed(IMAGES), fitted.embed(IMAGES))
+    with pytest.raises(ValueError, match=r"'axes': \(40, 254\)\}; expected .*\(20, 254\)"):
+        CENTRIST(20).restore(state)
+    with pytest.raises(ValueError, match=r"state holds \{'mean'"):
+        CENTRIST().restore({"mean": state["mean"]})
+
+
+def test_use_before_fit_and_too_few_images_are_refused():
+    with pytest.raises(NotFittedError):
+        CENTRIST(device="cpu").embed(IMAGES)
+    with pytest.raises(NotFittedError):
+        CENTRIST(device="cpu").state()
+    with pytest.raises(ValueError, match=r"n_components=40 needs more than 1 images .* found 1"):
+        CENTRIST(device="cpu").fit(IMAGES[:1])
+    with pytest.raises(ValueError, match="images is empty"):
+        CENTRIST(device="cpu").restore({"mean": np.zeros(254), "axes": np.zeros((40, 254))}).embed([])
+
+
+def test_fit_reads_lazily_and_reports_progress(fitted):
+    steps = []
+    lazy = ImageList([picture[0].numpy() for picture in IMAGES])
+    again = CENTRIST(device="cpu").fit(lazy, progress=lambda done, total: steps.append((done, total)))
+    assert steps[-1] == (4, 4)
+    assert np.allclose(again.axes_, fitted.axes_, atol=1e-4)
+
+
+@pytest.mark.cuda
+def test_cuda_equals_cpu(fitted):
+    on_device = CENTRIST(device="cuda").restore(fitted.state())
+    assert torch.allclose(on_device.embed(IMAGES).cpu(), fitted.embed(IMAGES), atol=1e-4)
