@@ -18,6 +18,7 @@ from rich.console import Console as Paper
 from rich.table import Table
 from rich.text import Text
 
+from ddsfl.cli_datasets import add_datasets
 from ddsfl.cli_inputs import (
     changed_settings,
     check_writable,
@@ -287,6 +288,9 @@ def inspect(
             Paper().print(part)
         for file in files:
             print(file)
+
+
+add_datasets(app, ends_with_a_sentence())
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ def _check_classes(wanted: Dataset, found: ImageSet) -> list[str]:
     problems = [f"class {name!r} is missing." for name in wanted.classes if name not in counts]
     for name, count in counts.items():
         if name not in wanted.classes:
-            problems.append(f"class {name!r} is not one of {wanted.title}.")
+            problems.append(f"class {name!r} is not one of {wanted.name}.")
         elif count != wanted.classes[name]:
             problems.append(f"class {name!r} has {count} images; expected {wanted.classes[name]}.")
     return problems

@@ -1,4 +1,4 @@
-"""Which images train and which test: random splits by seed, and official lists."""
+"""Which images train and which test: random splits by seed, official lists, and the protocol of each set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pathlib import Path, PurePath, PurePosixPath
 import numpy as np
 
 from ddsfl.compute.device import spawn_seeds
-from ddsfl.images.folders import ImageSetError, Label
+from ddsfl.experiments.dataset_folders import find_list, image_folder
+from ddsfl.experiments.voc import read_voc
+from ddsfl.images.folders import ImageSet, ImageSetError, Label, find_images
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,108 @@ def official_split(
             f"{train_list} and {test_list} share {len(both)} image(s), {paths[both[0]]} for one."
         )
     return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
+
+
+@dataclass(frozen=True)
+class PathSplit:
+    """One split of an image folder: what trains, what tests, and how it was drawn.
+
+    ``seed`` is that of this split, None for official lists; ``number`` counts from 1.
+    """
+
+    train_paths: list[Path]
+    train_labels: list[Label]
+    test_paths: list[Path]
+    test_labels: list[Label]
+    number: int
+    seed: int | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the images of one data set are split; the same for every method.
+
+    Attributes
+    ----------
+    dataset : the name of the set.
+    n_splits : number of splits.
+    n_train, n_test : images a class, where splits are random; None tests all that do not train.
+    lists : names of the lists of training and test images, where splits are official.
+    seed : where the seeds of random splits come from; each split keeps its own.
+    """
+
+    dataset: str
+    n_splits: int = 1
+    n_train: int | None = None
+    n_test: int | None = None
+    lists: tuple[str, str] | None = None
+    seed: int = 0
+
+    def read(self, folder: str | os.PathLike[str]) -> tuple[ImageSet, list[Split]]:
+        """Return the images of a folder and the splits over them, as `evaluate_split` takes both.
+
+        Images come sorted by name, so that the order in which a disk lists them changes nothing.
+        """
+        if self.dataset == "voc2012":
+            return self._read_voc(folder)
+        place = image_folder(self.dataset, folder)
+        found = find_images(place)
+        if self.lists is not None:
+            train, test = (find_list(folder, place, name) for name in self.lists)
+            return found, [official_split(found.paths, train, test)]
+        assert self.n_train is not None
+        labels = [str(label) for label in found.labels]
+        return found, random_splits(labels, self.n_train, self.n_splits, n_test=self.n_test, seed=self.seed)
+
+    def splits(self, folder: str | os.PathLike[str]) -> list[PathSplit]:
+        """Return the splits of a folder by paths and labels."""
+        found, splits = self.read(folder)
+        return [
+            PathSplit(
+                [found.paths[index] for index in split.train],
+                [found.labels[index] for index in split.train],
+                [found.paths[index] for index in split.test],
+                [found.labels[index] for index in split.test],
+                number,
+                split.seed,
+                split.name,
+            )
+            for number, split in enumerate(splits, start=1)
+        ]
+
+    def _read_voc(self, folder: str | os.PathLike[str]) -> tuple[ImageSet, list[Split]]:
+        """Difficult images carry their label where they train and not where they test, see `voc`."""
+        assert self.lists is not None
+        train, test = (read_voc(folder, subset) for subset in self.lists)
+        found = ImageSet([*train.paths, *test.paths], [*train.training_labels, *test.labels])
+        numbers = list(range(len(found)))
+        name = " / ".join(self.lists)
+        return found, [Split(numbers[: len(train)], numbers[len(train) :], None, name)]
+
+
+#: By name. Images of voc2012-test have no labels: their scores go to VOC's server (`voc.write_results`).
+PROTOCOLS: Mapping[str, Protocol] = {
+    "scene15": Protocol("scene15", n_splits=5, n_train=100),
+    "uiuc-sports": Protocol("uiuc-sports", n_splits=5, n_train=70, n_test=60),
+    "indoor67": Protocol("indoor67", lists=("TrainImages.txt", "TestImages.txt")),
+    "voc2012": Protocol("voc2012", lists=("train", "val")),
+    "voc2012-test": Protocol("voc2012", lists=("trainval", "test")),
+    # Stand-ins, in the form of UIUC Sports and of MIT Indoor 67.
+    "sports8": Protocol("sports8", n_splits=5, n_train=70, n_test=60),
+    "indoor10": Protocol("indoor10", lists=("TrainImages.txt", "TestImages.txt")),
+}
+
+
+def protocol(name: str) -> Protocol:
+    """Return the protocol of a data set.
+
+    >>> protocol("scene15").n_train, protocol("scene15").n_splits
+    (100, 5)
+    """
+    if name not in PROTOCOLS:
+        raise ValueError(f"there is no protocol {name!r}; expected one of {', '.join(PROTOCOLS)}.")
+    return PROTOCOLS[name]
 
 
 def _names(labels: Sequence[Label] | Mapping[int, Label], indices: list[int]) -> set[str]:
