@@ -1,0 +1,127 @@
+"""Histograms of local binary patterns in cells (Ojala, Pietikäinen and Mäenpää, PAMI 2002)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import Tensor
+
+from ddsfl.descriptors.scales import continued, describe_scales
+from ddsfl.patches.geometry import Batch
+from ddsfl.patches.local import LocalDescriptors
+
+#: Side of a cell in pixels.
+CELL = 8
+#: (down, right) of the eight neighbours in the order of their bits, once around the pixel. The diagonal
+#: ones lie on the circle of radius 1 and are interpolated.
+NEIGHBOURS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+#: 58 uniform patterns and one for all others.
+N_LABELS = 59
+#: A neighbour that is darker by less than this counts as equal. Rescaling leaves rounding of about 1e-4
+#: gray levels in flat areas, which would make patterns of nothing; true differences start at 1/1024.
+TIE = 1 / 2048 / 255
+
+
+class LBP(BaseEstimator):
+    """Histograms of uniform local binary patterns in cells of 8 x 8 pixels, at several scales.
+
+    Each pixel is labelled by which of its 8 neighbours at radius 1 are at least as bright (the LBP^u2_8,1 of
+    the source); a cell's 64 labels are counted. The square roots of the shares make the descriptor: it has
+    unit length, like all that is coded here, and distances are those of Hellinger, in which the few frequent
+    patterns do not drown the rare ones as they do in plain counts.
+
+    The paper names the cells and nothing else. Here cells lie side by side, as its HOG cells do, and a cell
+    is a descriptor by itself: on 600 images of Scene 15 (half of them for training, LLC with 512 words)
+    that gave 71.4 % against 68.3 % for 2 x 2 joined cells and 68.6 % for cells every 4 pixels.
+
+    Parameters
+    ----------
+    n_scales : images are described at 2^(-i/2), i = 0..n_scales-1; 6 like the paper's first layer.
+    device : "auto", "cpu" or "cuda".
+
+    Examples
+    --------
+    >>> image = torch.randint(0, 256, (1, 17, 24), dtype=torch.uint8)
+    >>> [found] = LBP(n_scales=1, device="cpu").describe([image])
+    >>> tuple(found.vectors.shape), found.positions[-1].tolist()
+    ((6, 59), [12.0, 20.0])
+    """
+
+    def __init__(self, *, n_scales: int = 6, device: str | torch.device = "auto") -> None:
+        self.n_scales = n_scales
+        self.device = device
+
+    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
+        """Return one set of descriptors (T, 59) of unit length of uint8 images."""
+        return [
+            describe_scales(
+                images,
+                lbp_maps,
+                n_values=N_LABELS,
+                field=CELL,
+                step=CELL,
+                n_scales=self.n_scales,
+                device=self.device,
+            )
+        ]
+
+
+def lbp_maps(batch: Batch) -> Tensor:
+    """Return the square roots of the shares of labels (B, rows, columns, 59) in all whole cells."""
+    labels = uniform_labels().to(batch.pixels.device)[patterns(continued(batch, 1)).to(torch.int64)]
+    n_images, rows, columns = len(labels), labels.shape[1] // CELL, labels.shape[2] // CELL
+    cells = torch.arange(n_images * rows * columns, device=labels.device).view(n_images, rows, 1, columns, 1)
+    within = labels[:, : rows * CELL, : columns * CELL].unflatten(2, (-1, CELL)).unflatten(1, (-1, CELL))
+    keys = (within + cells * N_LABELS).flatten()
+    counts = batch.pixels.new_zeros(cells.numel() * N_LABELS)
+    counts.scatter_add_(0, keys, torch.ones_like(keys, dtype=counts.dtype))
+    return (counts / CELL**2).sqrt_().view(n_images, rows, columns, N_LABELS)
+
+
+def patterns(pixels: Tensor) -> Tensor:
+    """Return the pattern of each pixel but the outermost, uint8 (B, H - 2, W - 2).
+
+    Bit p is set where neighbour p is at least as bright as the pixel.
+
+    >>> edge = torch.tensor([[[0.0, 0.0, 1.0]] * 3])  # dark on the left: the right side is brighter
+    >>> f"{patterns(edge).item():08b}"
+    '11111111'
+    >>> f"{patterns(1 - edge).item():08b}"
+    '01111100'
+    """
+    height, width = pixels.shape[1] - 2, pixels.shape[2] - 2
+
+    def beside(down: int, right: int) -> Tensor:
+        return pixels[:, 1 + down : 1 + down + height, 1 + right : 1 + right + width]
+
+    middle = beside(0, 0)
+    near = {(down, right): beside(down, right) - middle for down, right in NEIGHBOURS}
+    far = math.sqrt(0.5)  # of a diagonal neighbour, along either axis
+    codes = torch.zeros(middle.shape, dtype=torch.uint8, device=pixels.device)
+    for bit, (down, right) in enumerate(NEIGHBOURS):
+        difference = near[down, right]
+        if down and right:
+            # Bilinear; the pixel itself has the rest of the weight and no difference to itself.
+            beside_it = near[down, 0] + near[0, right]
+            difference = far * far * difference + far * (1 - far) * beside_it
+        codes += (difference >= -TIE).to(torch.uint8) << bit
+    return codes
+
+
+def uniform_labels() -> Tensor:
+    """Return the label of each of the 256 patterns.
+
+    A pattern is uniform if going once around the pixel meets at most two changes. Those are numbered from
+    0 in ascending order; all others share the label 58.
+
+    >>> labels = uniform_labels()
+    >>> labels[[0b00000000, 0b00000001, 0b01010101, 0b11111111]].tolist()
+    [0, 1, 58, 57]
+    """
+    codes = torch.arange(256)
+    bits = codes[:, None] >> torch.arange(8) & 1
+    uniform = (bits != bits.roll(1, dims=1)).sum(dim=1) <= 2
+    return torch.where(uniform, uniform.cumsum(0) - 1, N_LABELS - 1)

@@ -1,0 +1,102 @@
+"""What the hand-made local descriptors share: one grid a scale, and images continued beyond their borders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import resolve_device
+from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts, make_batch, resize, scaled_shapes
+from ddsfl.patches.local import LocalDescriptors
+
+
+def describe_scales(
+    images: Sequence[Tensor],
+    maps: Callable[[Batch], Tensor],
+    *,
+    n_values: int,
+    field: int,
+    step: int,
+    n_scales: int,
+    device: str | torch.device,
+) -> LocalDescriptors:
+    """Describe images by ``maps`` at the scales 2^(-i/2), i = 0..n_scales-1, like the learned layers.
+
+    Only the first channel is used: gray, or the lightness of L*a*b. A scale at which the field fits no
+    image is left out.
+
+    Parameters
+    ----------
+    images : uint8 images (channels, height, width).
+    maps : turns a batch into descriptors (B, rows, columns, n_values), the first with its field in the
+        upper left corner of the image, the others ``step`` pixels apart; rows and columns of the padding
+        may hold anything.
+    field, step : side of what a descriptor sees, distance of neighbours, in pixels of the scaled image.
+    device : "auto", "cpu" or "cuda".
+
+    Examples
+    --------
+    >>> def means(batch):
+    ...     return torch.nn.functional.avg_pool2d(batch.pixels, 4, 2).permute(0, 2, 3, 1)
+    >>> image = torch.full((1, 8, 6), 51, dtype=torch.uint8)
+    >>> found = describe_scales([image], means, n_values=1, field=4, step=2, n_scales=2, device="cpu")
+    >>> found.vectors.flatten().tolist()[:2], found.positions[:2].tolist(), len(found)
+    ([0.2..., 0.2...], [[2.0, 2.0], [2.0, 4.0]], 8)
+    """
+    if len(images) == 0:
+        raise ValueError("images is empty; expected at least one image.")
+    if n_scales < 1:
+        raise ValueError(f"n_scales={n_scales}; expected at least 1.")
+    if step < 1:
+        raise ValueError(f"step={step}; expected at least 1 pixel.")
+    batch = make_batch([image[:1] for image in images], resolve_device(device))
+    where = batch.pixels.device
+    shapes = batch.shapes.to(where)
+    parts = [LocalDescriptors(torch.zeros(0, n_values, device=where), *_nowhere(where), shapes)]
+    for scale in range(n_scales):
+        scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+        counts = grid_counts(scaled.shapes, field, step)
+        if not counts.prod(dim=1).any():
+            continue
+        cells = grid_cells(counts, where)
+        found = maps(scaled)
+        rows = (cells.images * found.shape[1] + cells.rows) * found.shape[2] + cells.columns
+        positions = centres(
+            torch.stack([cells.rows, cells.columns], dim=1) * step,
+            field,
+            scaled.shapes.to(where)[cells.images],
+            shapes[cells.images],
+        )
+        vectors = found.flatten(0, 2).index_select(0, rows)
+        parts.append(LocalDescriptors(vectors, positions, cells.images, shapes))
+    return LocalDescriptors.joined(parts)
+
+
+def _nowhere(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions and image numbers of no descriptor at all."""
+    return torch.zeros(0, 2, device=device), torch.zeros(0, dtype=torch.int64, device=device)
+
+
+def continued(batch: Batch, margin: int) -> Tensor:
+    """Return gray pixels (B, H + 2 margin, W + 2 margin), each image continued by its border pixels.
+
+    Padding would put an edge along the right and lower border of each image that is smaller than its
+    batch; continued images look the same in every batch.
+
+    >>> image = torch.tensor([[[0, 51], [102, 255]]], dtype=torch.uint8)
+    >>> continued(make_batch([image]), 1)[0, 0]
+    tensor([0.0000, 0.0000, 0.2000, 0.2000])
+    """
+    height, width = batch.pixels.shape[2:]
+    last = batch.shapes.to(batch.pixels.device) - 1  # (B, 2)
+
+    def indices(length: int, axis: int) -> Tensor:
+        inside = torch.arange(-margin, length + margin, device=last.device).clamp_(min=0)
+        return torch.minimum(inside, last[:, axis, None])
+
+    rows, columns = indices(height, 0)[:, :, None], indices(width, 1)[:, None, :]
+    gray = batch.pixels[:, 0]
+    taller = gray.gather(1, rows.expand(-1, -1, width))
+    return taller.gather(2, columns.expand(-1, taller.shape[1], -1))
