@@ -1,0 +1,300 @@
+import errno
+import hashlib
+import io
+import tarfile
+import urllib.request
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ddsfl.experiments import downloads
+from ddsfl.experiments.archives import ArchiveError
+from ddsfl.experiments.datasets import DATASETS, RemoteFile
+from ddsfl.experiments.downloads import DownloadError, fetch, get_dataset
+from tests.experiments.server import serving
+
+BODY = np.random.default_rng(0).bytes(700_001)
+DIGEST = "md5:" + hashlib.md5(BODY).hexdigest()
+
+
+@pytest.fixture
+def server():
+    with serving(BODY) as scripted:
+        yield scripted
+
+
+def get(server, folder, digest=DIGEST, **options):
+    file = RemoteFile("file.tar", (server.address,), digest)
+    return fetch(file, folder, wait=0.0, **options)
+
+
+def assert_whole(folder):
+    assert (folder / "file.tar").read_bytes() == BODY
+    recorded = (folder / "file.tar.sha256").read_text()
+    assert recorded == f"{hashlib.sha256(BODY).hexdigest()}  file.tar\n"
+    assert sorted(path.name for path in folder.iterdir()) == ["file.tar", "file.tar.sha256"]
+
+
+@pytest.mark.parametrize("digest", [DIGEST, "sha1:" + hashlib.sha1(BODY).hexdigest(), None])
+def test_a_file_comes_whole_with_its_digest_beside_it(server, tmp_path, digest):
+    told = []
+    assert get(server, tmp_path, digest, progress=lambda *step: told.append(step)) == tmp_path / "file.tar"
+    assert_whole(tmp_path)
+    assert told[-1] == (len(BODY), len(BODY))
+    assert len(told) > 1
+    get(server, tmp_path, digest)
+    assert len(server.requests) == 1  # what is there is not fetched again
+
+
+@pytest.mark.parametrize("etag", ['"one"', None, 'W/"weak"'])
+def test_what_broke_off_is_continued_where_it_stopped(server, tmp_path, etag):
+    server.etag, server.script = etag, ["break", "break"]
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    half = len(BODY) // 2
+    asked = [request.get("range") for request in server.requests]
+    assert asked == [None, f"bytes={half}-", f"bytes={half + (len(BODY) - half) // 2}-"]
+    validator = etag if etag == '"one"' else None
+    assert [request.get("if-range") for request in server.requests] == [None, validator, validator]
+
+
+def test_a_later_run_continues_what_an_earlier_one_left(server, tmp_path):
+    server.script = ["break"] + [500] * 4
+    with pytest.raises(DownloadError, match=r"HTTP 500 .* kept in .*, to be continued"):
+        get(server, tmp_path)
+    assert not (tmp_path / "file.tar").exists()
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    assert server.requests[-1]["range"] == f"bytes={len(BODY) // 2}-"
+
+
+def test_a_run_that_ended_just_before_the_last_step_asks_for_nothing(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(downloads, "_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        get(server, tmp_path)
+    monkeypatch.undo()
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    assert len(server.requests) == 1
+
+
+def test_a_file_that_changed_meanwhile_is_fetched_anew(server, tmp_path):
+    server.script = ["break"] + [503] * 4
+    server.body, server.etag = BODY[::-1], '"old"'
+    with pytest.raises(DownloadError):
+        get(server, tmp_path)
+    server.body, server.etag = BODY, '"one"'
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+
+
+def test_a_file_of_another_length_is_not_continued_even_without_validator(server, tmp_path):
+    server.etag, server.script, server.body = None, ["break"] + [503] * 4, BODY + b"more"
+    with pytest.raises(DownloadError):
+        get(server, tmp_path, None)
+    server.body = BODY
+    get(server, tmp_path, None)
+    assert_whole(tmp_path)
+
+
+def test_a_file_that_shrank_is_fetched_anew(server, tmp_path):
+    server.etag, server.script, server.body = None, ["break"] + [503] * 4, BODY * 3
+    with pytest.raises(DownloadError):
+        get(server, tmp_path, None)
+    server.body = BODY  # shorter than what is here already: HTTP 416
+    get(server, tmp_path, None)
+    assert_whole(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["no range", "off", 500, 429, 503])
+def test_servers_that_stumble_once_are_asked_again(server, tmp_path, how):
+    server.script = ["break", how]
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+
+
+def test_attempts_are_bounded_and_wait_longer_each_time(server, tmp_path, monkeypatch):
+    slept = []
+    monkeypatch.setattr(downloads.time, "sleep", slept.append)
+    server.script = [502] * 100
+    with pytest.raises(DownloadError, match=r"file.tar could not be fetched. http://.*: HTTP 502"):
+        fetch(RemoteFile("file.tar", (server.address,)), tmp_path)
+    assert len(server.requests) == downloads.ATTEMPTS == 5
+    assert slept == [1.0, 2.0, 4.0, 8.0]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_gone_is_not_asked_for_again_and_the_next_address_is_tried(server, tmp_path):
+    server.script = [404]
+    with pytest.raises(DownloadError, match=r"HTTP 404 \(Not Found\)\.$"):
+        get(server, tmp_path)
+    assert len(server.requests) == 1
+    server.script = [410]
+    file = RemoteFile("file.tar", (server.address + "?old", server.address), DIGEST)
+    fetch(file, tmp_path, wait=0.0)
+    assert_whole(tmp_path)
+
+
+def test_a_part_from_one_address_is_not_continued_from_another(server, tmp_path):
+    server.script = ["break", 404]
+    file = RemoteFile("file.tar", (server.address + "?old", server.address), DIGEST)
+    fetch(file, tmp_path, wait=0.0)
+    assert_whole(tmp_path)
+    assert "range" not in server.requests[2]
+
+
+def test_wrong_bytes_are_not_kept(server, tmp_path):
+    server.script = ["wrong"]
+    with pytest.raises(DownloadError, match=f"its md5 is [0-9a-f]+; expected {DIGEST[4:]}"):
+        get(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert len(server.requests) == 1
+
+
+def test_wrong_bytes_after_a_break_lead_to_a_fresh_start(server, tmp_path):
+    server.script = ["break", "wrong"]
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    assert "range" not in server.requests[2]
+
+
+def test_a_length_that_is_too_long_never_makes_a_whole_file(server, tmp_path):
+    server.script = ["longer"] * 5
+    with pytest.raises(DownloadError, match=r"could not be fetched"):
+        get(server, tmp_path, None)
+    assert not (tmp_path / "file.tar").exists()
+
+
+def test_a_length_that_is_too_short_is_found_by_the_digest(server, tmp_path):
+    server.script = ["shorter"]
+    with pytest.raises(DownloadError, match="its md5 is"):
+        get(server, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nobody_there(tmp_path, server):
+    file = RemoteFile("file.tar", ("http://127.0.0.1:9/file.tar",))
+    with pytest.raises(DownloadError, match=r"127.0.0.1:9/file.tar: .*refused"):
+        fetch(file, tmp_path, wait=0.0)
+    with pytest.raises(DownloadError, match=r"file.tar could not be fetched\.$"):
+        fetch(RemoteFile("file.tar"), tmp_path)
+
+
+def test_a_full_disk_is_no_reason_to_try_again(server, tmp_path, monkeypatch):
+    usage = downloads.shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(OSError, match="700001 bytes are needed and 1000 are free") as found:
+        get(server, tmp_path)
+    assert found.value.errno == errno.ENOSPC
+    assert len(server.requests) == 1
+    assert not (tmp_path / "file.tar").exists()
+
+
+def test_a_disk_that_fills_up_is_no_reason_to_try_again(server, tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(downloads.os, "fsync", full)
+    monkeypatch.setattr(downloads, "write_whole", lambda path, payload: path.write_bytes(payload))
+    with pytest.raises(OSError, match="No space left"):
+        get(server, tmp_path)
+    assert len(server.requests) == 1
+
+
+def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path):
+    file = RemoteFile("file.tar", (), DIGEST)
+    (tmp_path / "file.tar").write_bytes(BODY)
+    fetch(file, tmp_path)
+    assert_whole(tmp_path)
+    (tmp_path / "file.tar").write_bytes(BODY[1:])
+    with pytest.raises(DownloadError, match=r"file.tar is not the right file; move it away.* its md5 is"):
+        fetch(file, tmp_path)
+    with pytest.raises(DownloadError, match=r"file.tar has changed: its SHA-256 is"):
+        fetch(RemoteFile("file.tar"), tmp_path)
+
+
+# --- whole sets
+
+
+def tar_of(files):
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, payload in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(payload)
+            archive.addfile(entry, io.BytesIO(payload))
+    return stream.getvalue()
+
+
+@pytest.fixture
+def small_set(server, monkeypatch):
+    """A set of two classes whose one archive comes from the server."""
+    server.body = tar_of({"Images/bar/1.jpg": b"x", "Images/pub/1.jpg": b"x", "Images/pub/2.jpg": b"x"})
+    made = replace(
+        DATASETS["indoor67"],
+        files=(RemoteFile("file.tar", (server.address,)), RemoteFile("extra.tar", needed=False)),
+        classes={"bar": 1, "pub": 2},
+        lists={},
+    )
+    monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", {"small": made})
+    return made
+
+
+def test_a_set_is_fetched_unpacked_and_then_left_alone(server, small_set, tmp_path):
+    begun = []
+    left = get_dataset("small", tmp_path, begin=begun.append, wait=0.0)
+    assert left == [
+        f"extra.tar cannot be fetched: get it from {small_set.home} and put it at {tmp_path / 'extra.tar'}."
+    ]
+    assert begun == ["file.tar"]
+    assert (tmp_path / "Images" / "pub" / "2.jpg").read_bytes() == b"x"
+    (tmp_path / "file.tar").unlink()
+    assert get_dataset("small", tmp_path, wait=0.0) == []
+    assert len(server.requests) == 1
+
+
+def test_a_file_put_beside_a_whole_set_is_unpacked(server, small_set, tmp_path):
+    get_dataset("small", tmp_path, wait=0.0)
+    (tmp_path / "extra.tar").write_bytes(tar_of({"extra.txt": b"here"}))
+    assert get_dataset("small", tmp_path, wait=0.0) == []
+    assert (tmp_path / "extra.txt").read_bytes() == b"here"
+
+
+def test_images_that_were_lost_come_back_from_the_archive(server, small_set, tmp_path):
+    get_dataset("small", tmp_path, wait=0.0)
+    (tmp_path / "Images" / "bar" / "1.jpg").unlink()
+    get_dataset("small", tmp_path, wait=0.0)
+    assert (tmp_path / "Images" / "bar" / "1.jpg").exists()
+    assert len(server.requests) == 1
+
+
+def test_a_damaged_archive_says_what_to_do(server, small_set, tmp_path):
+    server.body = server.body[:700]
+    with pytest.raises(ArchiveError, match=r"file.tar is damaged: .* Delete .*file.tar to fetch it again"):
+        get_dataset("small", tmp_path, wait=0.0)
+
+
+def test_rar_archives_and_sets_without_files_are_left_to_people(server, small_set, tmp_path, monkeypatch):
+    rar = replace(small_set, files=(RemoteFile("a.rar", (server.address,)),))
+    sets = {"rar": rar, "none": replace(small_set, files=()), "free": DATASETS["folder"]}
+    monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", sets)
+    (left,) = get_dataset("rar", tmp_path, wait=0.0)
+    assert left == f"Python cannot unpack RAR archives: run `unrar x {tmp_path / 'a.rar'} {tmp_path}/`."
+    (left,) = get_dataset("none", tmp_path)
+    assert "cannot be fetched (see https://web.mit.edu/torralba/www/indoor.html): put it into" in left
+    (left,) = get_dataset("free", tmp_path)
+    assert "any folder of class folders cannot be fetched: put it into" in left
+
+
+def test_every_address_is_tried_in_order(monkeypatch, tmp_path):
+    asked = []
+
+    def refuse(request, timeout):
+        asked.append(request.full_url)
+        raise OSError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    with pytest.raises(DownloadError, match=r"scene_categories.zip could not be fetched"):
+        get_dataset("scene15", tmp_path, wait=0.0)
+    assert list(dict.fromkeys(asked)) == list(DATASETS["scene15"].files[0].addresses)
