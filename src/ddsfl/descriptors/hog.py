@@ -19,9 +19,15 @@ CELL, N_DIRECTIONS = 8, 18
 N_CELL = N_DIRECTIONS + N_DIRECTIONS // 2 + 4
 #: Two cells a side, and one around them that takes part in the normalisation only.
 FIELD, N_VALUES = 4 * CELL, 4 * N_CELL
-#: Constants of the published code, which works on gray levels 0..255: no normalised value exceeds the
-#: clip, the floor keeps flat cells at zero, and the last brings the energies to the range of the others.
-CLIP, ENERGY_FLOOR, ENERGY_SCALE = 0.2, 1e-4, 1 / math.sqrt(N_DIRECTIONS)
+#: Constants of the published code: no normalised value exceeds the clip, and the scale brings the energies
+#: to the range of the others.
+CLIP, ENERGY_SCALE = 0.2, 1 / math.sqrt(N_DIRECTIONS)
+#: Added to energies, in squared gray levels of 0..255. The published 0.0001 would let flat cells of rescaled
+#: images, which hold nothing but rounding, reach the clip; one gray level is below all that is seen.
+ENERGY_FLOOR = 1.0
+#: Horizontal edges lie exactly between two directions. The first of the two takes all that come as near as
+#: this, in units of a direction; otherwise the rounding of rescaled images would decide.
+TIE = 3e-4
 
 
 class HOG2x2(BaseEstimator):
@@ -83,7 +89,8 @@ def cell_histograms(batch: Batch) -> Tensor:
     pixels = 255 * continued(batch, reach + 1)
     right = pixels[:, 1:-1, 2:] - pixels[:, 1:-1, :-2]
     down = pixels[:, 2:, 1:-1] - pixels[:, :-2, 1:-1]
-    direction = torch.atan2(down, right).mul_(N_DIRECTIONS / (2 * math.pi)).round_().remainder_(N_DIRECTIONS)
+    angle = torch.atan2(down, right).mul_(N_DIRECTIONS / (2 * math.pi))
+    direction = angle.sub_(TIE).round_().remainder_(N_DIRECTIONS)
     maps = right.new_zeros(len(right), N_DIRECTIONS, *right.shape[1:])
     maps.scatter_(1, direction.to(torch.int64)[:, None], torch.hypot(right, down)[:, None])
     rows, columns = (cell_weights(length - 2 * reach, maps) for length in maps.shape[2:])
@@ -105,7 +112,7 @@ def normalised_cells(histograms: Tensor) -> Tensor:
     """Return the 31 values of all cells with eight neighbours: (B, rows - 2, columns - 2, 31).
 
     A cell h (18,) lies in four squares of 2 x 2 cells. With u its 9 directions without sign, E_q the sum of
-    |u|^2 over the cells of square q, and n_q = (E_q + 0.0001)^(-1/2), the values are
+    |u|^2 over the cells of square q, and n_q = (E_q + 1)^(-1/2), the values are
 
         1/2 sum_q min(n_q h, 0.2),    1/2 sum_q min(n_q u, 0.2),    sum_o min(n_q h_o, 0.2) / sqrt(18).
     """

@@ -34,8 +34,9 @@ class LBP(BaseEstimator):
     patterns do not drown the rare ones as they do in plain counts.
 
     The paper names the cells and nothing else. Here cells lie side by side, as its HOG cells do, and a cell
-    is a descriptor by itself: on 600 images of Scene 15 (half of them for training, LLC with 512 words)
-    that gave 71.4 % against 68.3 % for 2 x 2 joined cells and 68.6 % for cells every 4 pixels.
+    is a descriptor by itself. On 600 images of Scene 15 (half of them for training, LLC with 512 words, six
+    splits with a spread of 1.5 points) that gave 71.4 %; 2 x 2 joined cells gave 68.3 %, cells every 4
+    pixels 68.6 % and both together 70.6 %: nothing was better than the simplest.
 
     Parameters
     ----------
