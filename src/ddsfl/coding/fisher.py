@@ -106,7 +106,7 @@ class FisherVector(BaseEstimator):
         self._check_settings()
         X = self._check(X, reset=True)
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
-        # The mean is taken first, and in double: without it the mixture would see its rounding.
+        # The mean goes before the product: taken away after it, it would leave its rounding behind.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
         generator = make_generator(self.random_state)
         found = fit_mixture(projected, self.n_gaussians, generator=generator, max_iter=self.max_iter)

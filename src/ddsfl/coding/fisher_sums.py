@@ -116,7 +116,8 @@ def sum_groups(
 
     order = groups.argsort(stable=True)
     along = torch.arange(length, device=vectors.device)
-    for part in slices(len(group_of), rows_within(bytes_a_row * length, budget_bytes)):
+    bytes_a_block = bytes_a_row * length + vectors.element_size() * 4 * n_kept * n_gaussians
+    for part in slices(len(group_of), rows_within(bytes_a_block, budget_bytes)):
         places = starts[part, None].to(vectors.device) + along
         inside = (along < remain[part, None].to(vectors.device)).to(vectors.dtype)
         rows = order[places.clamp_(max=len(vectors) - 1).flatten()]
