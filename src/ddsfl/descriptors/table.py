@@ -1,0 +1,163 @@
+"""Vectors of images that were computed elsewhere, looked up by the images' paths."""
+
+from __future__ import annotations
+
+import csv
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ddsfl.descriptors.deep import Vectors, file_fingerprint
+from ddsfl.images.reading import Source
+from ddsfl.patches.batching import Progress
+
+#: Images that an error names one by one.
+_NAMED = 5
+
+
+class TableFeatures(BaseEstimator):
+    """Precomputed vectors from a table with the path of an image in each row.
+
+    A row belongs to an image if both paths are the same file; relative paths of the table start at its
+    folder. Else the last parts of the paths decide, as many as agree: ``coast/1.jpg`` of the table is
+    ``/data/scenes/coast/1.jpg``. If several rows agree equally well none is taken, and no row is taken
+    for two images.
+
+    Parameters
+    ----------
+    path : an .npz file with the arrays ``paths`` (N,) and ``vectors`` (N, d), or a .csv file with a
+        path and then d numbers in each line (a first line without numbers is a heading).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "deep.csv").write_text("coast/1.jpg,0.5,1\\nforest/1.jpg,2,3\\n")
+    >>> TableFeatures(folder / "deep.csv").vectors(["/data/forest/1.jpg", "/data/coast/1.jpg"])
+    array([[2. , 3. ],
+           [0.5, 1. ]], dtype=float32)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path
+
+    def vectors(self, sources: Sequence[Source], progress: Progress | None = None) -> Vectors:
+        """Return the vectors (N, d) of images given by their paths; ``progress`` is called once."""
+        if len(sources) == 0:
+            raise ValueError("sources is empty; expected at least one image.")
+        for index, source in enumerate(sources):
+            if not isinstance(source, str | os.PathLike):
+                kind = type(source).__name__
+                raise ValueError(f"source {index} is given as {kind}; a table needs the path of each image.")
+        paths, vectors = read_table(self.path)
+        asked = [os.fspath(source) for source in sources if isinstance(source, str | os.PathLike)]
+        rows = match_paths(asked, paths, Path(self.path).resolve().parent)
+        missing = [path for path, row in zip(asked, rows) if row < 0]
+        if missing:
+            named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
+            raise ValueError(
+                f"path={os.fspath(self.path)} has no row of its own for {len(missing)} of {len(asked)} "
+                f"images: {named}."
+            )
+        if progress is not None:
+            progress(len(asked), len(asked))
+        return vectors[rows]
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the file's bytes."""
+        return file_fingerprint(self.path)
+
+
+def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
+    """Return the paths and the vectors (N, d) of a table."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".npz", ".csv"):
+        raise ValueError(f"path={os.fspath(path)} ends in {suffix!r}; expected a table .npz or .csv.")
+    if not Path(path).is_file():
+        raise ValueError(f"path={os.fspath(path)} does not exist; expected a table of vectors.")
+    try:
+        paths, vectors = _read_npz(path) if suffix == ".npz" else _read_csv(path)
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {error}") from error
+    if vectors.ndim != 2 or len(paths) != len(vectors) or not len(paths):
+        raise ValueError(
+            f"path={os.fspath(path)} holds {len(paths)} paths and vectors of shape {vectors.shape}; "
+            "expected one row a path."
+        )
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"path={os.fspath(path)} holds NaN or infinity; expected finite numbers.")
+    return paths, vectors
+
+
+def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np.ndarray[Any, Any]:
+    """Return for each path asked for the row of its path among those listed, or -1 where none is sure.
+
+    >>> listed = ["a/1.jpg", "b/1.jpg", "b/2.jpg"]
+    >>> match_paths(["/x/b/1.jpg", "/x/2.jpg", "/x/1.jpg"], listed, Path("/table")).tolist()
+    [1, 2, -1]
+    """
+    same_file: dict[Path, int] = {}
+    endings: dict[tuple[str, ...], int] = {}
+    for row, path in enumerate(listed):
+        resolved = (folder / path).resolve()
+        same_file[resolved] = -1 if resolved in same_file else row
+        parts = PurePath(path).parts
+        for length in range(1, len(parts) + 1):
+            ending = parts[-length:]
+            endings[ending] = -1 if ending in endings else row
+
+    exact = [same_file.get(Path(path).resolve()) for path in asked]
+    rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
+    # A name that two images share says nothing about either; a file that is listed itself keeps its row.
+    takers = {row: "" for row in exact if row is not None}
+    shared = {
+        row
+        for path, row, itself in zip(asked, rows, exact)
+        if itself is None and takers.setdefault(row, os.path.abspath(path)) != os.path.abspath(path)
+    }
+    sure = [itself is not None or row not in shared for row, itself in zip(rows, exact)]
+    return np.where(sure, rows, -1)
+
+
+def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
+    """Return the row with the longest ending in common, -1 where that is none or several."""
+    parts = PurePath(os.path.abspath(path)).parts
+    for length in range(len(parts), 0, -1):
+        if parts[-length:] in endings:
+            return endings[parts[-length:]]
+    return -1
+
+
+def _read_npz(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return [str(name) for name in arrays["paths"]], np.asarray(arrays["vectors"], dtype=np.float32)
+
+
+def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
+    with open(path, newline="", encoding="utf-8-sig") as stream:
+        lines = [(number, line) for number, line in enumerate(csv.reader(stream), start=1) if line]
+    if lines and not _is_number(lines[0][1][-1]):
+        lines = lines[1:]
+    width = len(lines[0][1]) if lines else 0
+    vectors = np.empty((len(lines), max(0, width - 1)), dtype=np.float32)
+    for row, (number, line) in enumerate(lines):
+        if len(line) != width:
+            raise ValueError(f"line {number} has {len(line)} cells; expected {width} as before it.")
+        try:
+            vectors[row] = [float(cell) for cell in line[1:]]
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}.") from error
+    return [line[0] for _, line in lines], vectors
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

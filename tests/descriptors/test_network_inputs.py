@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddsfl.descriptors import network_inputs
+from ddsfl.descriptors.network_inputs import Preparation, fitted_to
+from ddsfl.images.decoding import UnreadableImage, decode
+
+
+def picture(height=40, width=60, seed=0):
+    """A smooth picture, on which filters of different libraries agree."""
+    small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    return np.array(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def prepared(sources, batch_size=32, **options):
+    return torch.cat(list(Preparation(**options).batches(sources, batch_size)))
+
+
+def test_squash_is_pillows_antialiased_bicubic():
+    rgb = picture(90, 130)
+    found = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), (24, 32), "squash")
+    expected = np.asarray(Image.fromarray(rgb).resize((32, 24), Image.Resampling.BICUBIC))
+    assert found.shape == (3, 24, 32)
+    assert np.abs(found.permute(1, 2, 0).numpy() - expected).max() <= 1.5
+    assert found.min() >= 0
+    assert found.max() <= 255
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((30, 60), (12, 12)), ((90, 45), (12, 12)), ((40, 60), (10, 30))]
+)
+def test_crop_is_the_middle_of_the_covering_image(shape, size):
+    rgb = picture(*shape)
+    ratio = max(size[0] / shape[0], size[1] / shape[1])
+    covering = (round(shape[1] * ratio), round(shape[0] * ratio))
+    resized = np.asarray(Image.fromarray(rgb).resize(covering, Image.Resampling.BICUBIC))
+    top, left = (resized.shape[0] - size[0]) // 2, (resized.shape[1] - size[1]) // 2
+    found = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), size, "crop")
+    expected = resized[top : top + size[0], left : left + size[1]]
+    assert np.abs(found.permute(1, 2, 0).numpy() - expected).max() <= 1.5
+
+
+def test_an_image_of_the_right_size_is_taken_as_it_is():
+    rgb = picture(16, 16)
+    found = prepared([rgb], size=16, value_range=(0, 255))
+    assert torch.equal(found[0], torch.from_numpy(rgb).permute(2, 0, 1).float())
+
+
+def test_range_mean_and_std_come_in_this_order():
+    gray = np.full((20, 20), 51, np.uint8)
+    found = prepared([gray], size=4, value_range=(-1, 1), mean=(0.1, 0.2, 0.3), std=(1, 2, 4))
+    level = -1 + 2 * 51 / 255
+    expected = torch.tensor([level - 0.1, (level - 0.2) / 2, (level - 0.3) / 4])
+    assert torch.allclose(found[0], expected[:, None, None].expand(3, 4, 4))
+
+
+def test_layouts_hold_the_same_pixels():
+    sources = [picture(seed=seed) for seed in range(3)]
+    first, last = (prepared(sources, size=(6, 9), layout=layout) for layout in ("nchw", "nhwc"))
+    assert first.shape == (3, 3, 6, 9)
+    assert torch.equal(last, first.permute(0, 2, 3, 1))
+    assert last.is_contiguous()
+
+
+def test_batches_keep_order_and_size():
+    sources = [np.full((10, 10), level, np.uint8) for level in range(7)]
+    batches = list(Preparation(size=2, value_range=(0, 255)).batches(sources, 3))
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == list(range(7))
+
+
+def test_decoding_is_bounded_by_the_input_and_keeps_thin_images(monkeypatch):
+    asked = []
+
+    def spied(source, **options):
+        asked.append(options)
+        return decode(source, **options)
+
+    monkeypatch.setattr(network_inputs, "decode", spied)
+    assert prepared([np.zeros((1, 300), np.uint8)], size=(8, 16)).shape == (1, 3, 8, 16)
+    assert asked == [{"colour": "rgb", "max_side": 64, "min_side": 1}]
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(ValueError, match="resize='stretch' is unknown; expected one of"):
+        Preparation(resize="stretch")
+    with pytest.raises(ValueError, match="layout='chw'"):
+        Preparation(layout="chw")
+    with pytest.raises(ValueError, match="input_size=0"):
+        Preparation(size=0)
+    with pytest.raises(ValueError, match=r"std=\(1, 2\)"):
+        Preparation(std=(1, 2))
+    with pytest.raises(ValueError, match="sources is empty"):
+        prepared([])
+    with pytest.raises(UnreadableImage, match=r"missing\.png"):
+        prepared([picture(), "missing.png"])

@@ -1,0 +1,113 @@
+import hashlib
+import os
+
+import numpy as np
+import pytest
+
+from ddsfl.descriptors.table import TableFeatures, match_paths, read_table
+
+PATHS = ["coast/1.jpg", "forest/1.jpg", "forest/2.jpg"]
+VECTORS = np.array([[1, 2], [3, 4], [5.5, -6e-3]], np.float32)
+
+
+def npz(path, paths=PATHS, vectors=VECTORS):
+    np.savez(path, paths=np.array(paths), vectors=vectors)
+    return path
+
+
+@pytest.fixture(params=["npz", "csv", "headed"])
+def table(request, tmp_path):
+    if request.param == "npz":
+        return npz(tmp_path / "deep.npz")
+    lines = [",".join([path, *map(str, row)]) for path, row in zip(PATHS, VECTORS.tolist())]
+    head = ["path,0,a"] if request.param == "headed" else []
+    (tmp_path / "deep.csv").write_text("\n".join([*head, *lines, ""]))
+    return tmp_path / "deep.csv"
+
+
+def test_rows_are_found_in_the_order_asked_for(table):
+    steps = []
+    sources = ["/data/forest/2.jpg", table.parent / "coast/1.jpg", "/data/forest/1.jpg", "/data/forest/2.jpg"]
+    found = TableFeatures(table).vectors(sources, progress=lambda *step: steps.append(step))
+    assert found.dtype == np.float32
+    assert np.array_equal(found, VECTORS[[2, 0, 1, 2]])
+    assert steps == [(4, 4)]
+    assert TableFeatures(table).fingerprint() == hashlib.sha256(table.read_bytes()).hexdigest()
+
+
+def test_missing_images_are_named(tmp_path):
+    table = TableFeatures(npz(tmp_path / "a.npz"))
+    missing = [f"/data/sea/{number}.png" for number in range(7)]
+    with pytest.raises(ValueError, match=r"7 of 8 images: /data/sea/0\.png.*/data/sea/4\.png, \.\.\.\.$"):
+        table.vectors([*missing, "/x/forest/2.jpg"])
+    with pytest.raises(ValueError, match="source 1 is given as ndarray; a table needs the path"):
+        table.vectors(["/x/forest/2.jpg", np.zeros((20, 20))])
+    with pytest.raises(ValueError, match="sources is empty"):
+        table.vectors([])
+
+
+def test_the_same_file_comes_before_any_ending(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "b", target_is_directory=True)
+    listed = [str(tmp_path / "a/x/1.jpg"), str(tmp_path / "b/x/1.jpg"), "c/x/1.jpg"]
+    asked = [str(tmp_path / "link/x/1.jpg"), str(tmp_path / "a/../a/x/1.jpg"), str(tmp_path / "c/x/1.jpg")]
+    assert match_paths(asked, listed, tmp_path).tolist() == [1, 0, 2]
+
+
+def test_relative_paths_asked_for_start_at_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    listed = [str(tmp_path / "a/1.jpg"), "/elsewhere/b/1.jpg"]
+    assert match_paths(["a/1.jpg", os.path.join("b", "1.jpg")], listed, tmp_path).tolist() == [0, 1]
+
+
+def test_the_longest_ending_decides_if_it_is_unique(tmp_path):
+    listed = ["/old/s/coast/1.jpg", "/old/t/coast/1.jpg", "/old/t/forest/1.jpg", "/old/t/forest/9.jpg"]
+
+    def rows(*asked):
+        return match_paths(asked, listed, tmp_path).tolist()
+
+    assert rows("/new/s/coast/1.jpg", "/new/t/coast/1.jpg") == [0, 1]
+    assert rows("/new/forest/1.jpg", "/new/9.jpg") == [2, 3]
+    assert rows("/new/coast/1.jpg") == [-1]  # two agree equally well
+    assert rows("/new/1.jpg", "/new/x.jpg") == [-1, -1]
+
+
+def test_no_row_is_taken_for_two_images(tmp_path):
+    listed = ["forest/1.jpg"]
+    assert match_paths(["/x/coast/1.jpg", "/x/forest/1.jpg"], listed, tmp_path).tolist() == [-1, -1]
+    own = str(tmp_path / "forest/1.jpg")
+    assert match_paths(["/x/coast/1.jpg", own, own], listed, tmp_path).tolist() == [-1, 0, 0]
+    twice = ["/x/forest/1.jpg", "/x/y/../forest/1.jpg"]
+    assert match_paths(twice, listed, tmp_path).tolist() == [0, 0]
+    assert match_paths([own], ["forest/1.jpg", own], tmp_path).tolist() == [-1]  # listed twice
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", "x", r"ends in '\.txt'; expected a table"),
+        ("a.npz", "x", "cannot be read as a table"),
+        ("a.csv", "a.jpg,1,2\nb.jpg,1\n", "line 2 has 2 cells; expected 3"),
+        ("a.csv", "a.jpg,1,2\n\nb.jpg,1,x y\n", "line 3: could not convert"),
+        ("a.csv", "path,a\n", r"0 paths and vectors of shape"),
+        ("a.csv", "a.jpg,1,nan\n", "holds NaN or infinity"),
+    ],
+)
+def test_files_that_are_no_tables_are_named(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_arrays_that_are_no_tables_are_named(tmp_path):
+    with pytest.raises(ValueError, match="does not exist"):
+        read_table(tmp_path / "missing.npz")
+    with pytest.raises(ValueError, match=r"holds 2 paths and vectors of shape \(3, 2\)"):
+        read_table(npz(tmp_path / "a.npz", PATHS[:2]))
+    with pytest.raises(ValueError, match=r"vectors of shape \(3,\)"):
+        read_table(npz(tmp_path / "b.npz", vectors=VECTORS[:, 0]))
+    np.savez(tmp_path / "c.npz", names=np.array(PATHS))
+    with pytest.raises(ValueError, match=r"c\.npz cannot be read as a table: .*paths"):
+        read_table(tmp_path / "c.npz")
+    np.savez(tmp_path / "d.npz", paths=np.array(PATHS, dtype=object), vectors=VECTORS)
+    with pytest.raises(ValueError, match=r"d\.npz cannot be read as a table"):  # nothing is unpickled
+        read_table(tmp_path / "d.npz")
