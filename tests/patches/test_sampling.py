@@ -9,8 +9,8 @@ from ddsfl.patches.sampling import NEIGHBOUR_SHIFT, NEIGHBOUR_SIZES, draw_places
 
 def draw(shapes, n, seed=0, **options):
     options = {"field": 16, "n_scales": 3, "step": 1, **options}
-    generator = torch.Generator().manual_seed(seed)
-    return draw_places(torch.tensor(shapes), n, generator=generator, **options)
+    generators = [torch.Generator().manual_seed(seed + row) for row in range(len(shapes))]
+    return draw_places(torch.tensor(shapes), n, generators=generators, **options)
 
 
 def test_every_field_lies_within_its_scaled_image():

@@ -60,8 +60,7 @@ def llc_codes(
     # Below this trace, rounding of the distances would be felt beside the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
     values = torch.empty_like(distances)
-    bytes_a_row = X.element_size() * n_neighbors * (2 * X.shape[1] + 4 * n_neighbors)
-    for rows in slices(len(X), rows_within(bytes_a_row)):
+    for rows in slices(len(X), rows_within(6 * X.element_size() * n_neighbors**2)):
         nearest = indices[rows]
         trace = distances[rows].sum(dim=1)
         # <b - x, b' - x> by the cosine rule, from distances that are known already: the differences
@@ -70,10 +69,11 @@ def llc_codes(
         covariance += distances[rows, :, None] + distances[rows, None, :]
         covariance /= 2
         close = (trace <= too_close).nonzero().flatten()
-        if len(close):
-            differences = words[nearest[close]] - X[rows][close][:, None, :]
-            covariance[close] = differences @ differences.mT
-            trace[close] = differences.square().sum(dim=(1, 2))
+        for part in slices(len(close), rows_within(2 * X.element_size() * n_neighbors * X.shape[1])):
+            few = close[part]
+            differences = words[nearest[few]] - X[rows][few][:, None, :]
+            covariance[few] = differences @ differences.mT
+            trace[few] = differences.square().sum(dim=(1, 2))
         covariance /= torch.where(trace > 0, trace, 1)[:, None, None]
         covariance.diagonal(dim1=1, dim2=2).add_(regularisation)
         values[rows] = _solve_for_ones(covariance)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.candidates import propose, propose_all, propose_within
+from ddsfl.compute.coverage import can_cover, cover
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.duplicates import findable
 from ddsfl.compute.ranking import Neighbours, decide, nobody
@@ -103,14 +104,16 @@ def nearest_within(
         _check_groups("groups", groups, points)
         # Points of no group become groups of one, beyond the numbers in use, so that none finds itself.
         alone = torch.where(groups < 0, groups.max() + 1 + alone, groups)
-    found = _search_within(points, k, alone, budget_bytes)
     if membership is None:
-        return WithinNeighbours(*found, None)
+        return WithinNeighbours(*_search_within(points, k, alone, budget_bytes), None)
     if membership.shape[:1] != points.shape[:1] or membership.ndim != 2 or membership.dtype != torch.bool:
         raise ValueError(
             f"membership has shape {tuple(membership.shape)} and {membership.dtype}; expected "
             f"({len(points)}, classes) and torch.bool."
         )
+    if can_cover(points, k, membership):
+        return _cover(points, k, alone, membership, budget_bytes)
+    found = _search_within(points, k, alone, budget_bytes)
     return WithinNeighbours(*found, _class_distances(points, found, alone, membership, budget_bytes))
 
 
@@ -206,6 +209,16 @@ def _search_again(
         return _search(queries, points, k, count, query_groups, point_groups, budget_bytes)
     proposals = propose_all(queries, points, query_groups, point_groups, budget_bytes)
     return decide(queries, points, k, proposals, budget_bytes)[0]
+
+
+def _cover(points: Tensor, k: int, groups: Tensor, membership: Tensor, budget_bytes: int) -> WithinNeighbours:
+    """Find neighbours and class distances by one fused pass; search the rows it is unsure of again."""
+    seen = findable(points, groups, k, budget_bytes)
+    found, unsure, class_distances = cover(points, k, groups, membership, seen, budget_bytes)
+    if len(unsure):
+        again = _search_findable(points[unsure], points, k, groups[unsure], groups, budget_bytes)
+        found.distances[unsure], found.indices[unsure] = again
+    return WithinNeighbours(*found, class_distances)
 
 
 def _class_distances(

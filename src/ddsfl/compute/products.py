@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.fused import can_fuse, fused_nearest
 
 #: Bytes of products selected from at once on a CPU; smaller blocks stay nearer to the processor.
 CPU_BLOCK_BYTES = 2**25
@@ -26,6 +27,8 @@ def nearest_by_products(
     """
     if not 1 <= k <= len(points):
         raise ValueError(f"{k} nearest points were asked for; expected from 1 to {len(points)}.")
+    if can_fuse(queries, k):
+        return fused_nearest(queries, points, k)
     # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
     centre = points.mean(dim=0)
     centred_points = points - centre

@@ -45,7 +45,8 @@ def decide(
     for rows, scores, candidates, ceiling in proposals:
         ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
         found.distances[rows], found.indices[rows] = ranked
-        certain[rows] = _certify(queries[rows] - centre, ranked.distances[:, -1], ceiling)
+        centred = queries[rows] - centre
+        certain[rows] = certify(centred, ranked.distances[:, -1], ceiling, _input_rounding(centred))
     return found, torch.nonzero(~certain).squeeze(1)
 
 
@@ -74,17 +75,18 @@ def _rank(
     )
 
 
-def _certify(centred: Tensor, farthest: Tensor, ceiling: Tensor) -> Tensor:
+def certify(centred: Tensor, farthest: Tensor, ceiling: Tensor, input_rounding: float) -> Tensor:
     """Return for which queries no point but the candidates can be nearer than the ``farthest`` one found.
 
     Such a point has at most the score ``ceiling``, so its distance is at least -2 times that, less the
     rounding of the product. To be nearer than ``farthest`` it must not be longer than |x| + sqrt(farthest),
     so that its product rounds by at most P units of (|x| + |y|)^2; the two plain distances round by P
-    units of their own. Where the ceiling is -inf, all admissible points are candidates.
+    units of their own. ``input_rounding`` is what the products round their inputs by. Where the ceiling is
+    -inf, all admissible points are candidates.
     """
     reach = (2 * torch.linalg.vector_norm(centred, dim=1) + farthest.sqrt()).square() + 2 * farthest
     unit = torch.finfo(centred.dtype).eps / 2
-    rounding = ((centred.shape[1] + 8) * unit + 2 * _input_rounding(centred)) * reach
+    rounding = ((centred.shape[1] + 8) * unit + 2 * input_rounding) * reach
     return (ceiling == -torch.inf) | (-2 * ceiling - rounding > farthest)
 
 

@@ -54,6 +54,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     round_iter : L-BFGS steps of a round, at most.
     sharing_threshold : a class activates no more filters once its reconstruction error is below this
         part of its energy.
+    sparse_patches : patches that the sparsity term visits at most, evenly spread over all.
     smoothing : eps of sqrt(z^2 + eps), which stands for |z| while learning.
     tolerance : a round that changes the filters by less than this (relative, Frobenius norm) and
         the sharing not at all is the last one.
@@ -109,6 +110,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         max_iter: int = 200,
         round_iter: int = 100,
         sharing_threshold: float = 0.1,
+        sparse_patches: int = 100_000,
         smoothing: float = 1e-6,
         tolerance: float = 1e-3,
         device: str | torch.device = "auto",
@@ -128,6 +130,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         self.max_iter = max_iter
         self.round_iter = round_iter
         self.sharing_threshold = sharing_threshold
+        self.sparse_patches = sparse_patches
         self.smoothing = smoothing
         self.tolerance = tolerance
         self.device = device
@@ -160,6 +163,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             self._spatial(spatial_neighbors, patches),
             torch.from_numpy(membership).to(patches.device),
             torch.from_numpy(_group_numbers(groups, len(patches))).to(patches.device),
+            self.sparse_patches,
         )
         generator = make_generator(self.random_state)
         start = random_filters(self.n_filters, patches.shape[1], generator)
@@ -280,7 +284,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return near
 
     def _check_parameters(self) -> None:
-        least = {"n_filters": 1, "n_neighbors": 1, "refresh_every": 1}
+        least = dict.fromkeys(("n_filters", "n_neighbors", "refresh_every", "sparse_patches"), 1)
         least |= dict.fromkeys(("rounds", "max_iter", "round_iter"), 0)
         for name, least_value in least.items():
             value = getattr(self, name)

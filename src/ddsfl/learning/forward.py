@@ -10,21 +10,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ddsfl.compute.rows import Responses, product, rectified, respond, unit_rows
 from ddsfl.patches.geometry import (
     Batch,
+    Cells,
     grid_cells,
     grid_counts,
     patches_at,
     patches_on_grid,
     resampled_patches,
 )
-from ddsfl.patches.normalise import InputSpace, contrast_normalise, contrast_statistics
+from ddsfl.patches.normalise import InputSpace, contrast_normalise
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,10 @@ class LearnedLayer:
         """Return the same layer on another device."""
         return LearnedLayer(self.layer, self.space.to(device), self.filters.to(device))
 
-    def respond(self, raw: Tensor) -> Tensor:
-        """Return |W x| (N, D) for raw pooled inputs (N, P) of a layer above the first."""
-        return (self.enter(raw) @ self.filters.T).abs_()
-
     def enter(self, raw: Tensor) -> Tensor:
         """Return raw pooled inputs (N, P) in the input space (N, Q), each of unit length."""
-        return functional.normalize(self.space.whiten(self.space.project(raw)), dim=1)
+        axes = self.space.axes * self.space.gains[:, None]
+        return functional.normalize(product(raw - self.space.mean, axes), dim=1)
 
 
 def corner_offset(layer: Layer, below: Layer) -> int:
@@ -98,6 +97,21 @@ def spanned_field(layers: Sequence[Layer], index: int) -> int:
     return corner_offset(layers[index], layers[index - 1]) + spanned_field(layers, index - 1)
 
 
+class Grid(NamedTuple):
+    """Responses (B * rows * columns, D) on a grid of shape (B, rows, columns)."""
+
+    shape: tuple[int, ...]
+    responses: Responses
+
+
+class Pooled(NamedTuple):
+    """Pooled responses (B, rows, columns, D) at some cells; ``rows`` and ``columns`` say which, by cell."""
+
+    maps: Tensor
+    rows: Tensor
+    columns: Tensor
+
+
 class ForwardPass:
     """Responses of learned layers for one batch at one scale; maps are kept, so layers share them.
 
@@ -110,11 +124,23 @@ class ForwardPass:
 
     def __init__(self, layers: Sequence[Layer], learned: Sequence[LearnedLayer], batch: Batch) -> None:
         self.layers, self.learned, self.batch = layers, learned, batch
-        self._responses: dict[tuple[int, int], Tensor] = {}
-        self._pooled: dict[int, Tensor] = {}
+        self._responses: dict[tuple[int, int], Grid] = {}
+        self._pooled: dict[tuple[int, int], Pooled] = {}
 
     def responses(self, index: int, stride: int) -> Tensor:
         """Return |W x| (B, rows, columns, D) of a layer at corners that are multiples of ``stride``."""
+        shape, responses = self._grid(index, stride)
+        return responses.absolute().view(*shape, -1)
+
+    def descriptors(self, index: int, stride: int) -> tuple[Tensor, Cells]:
+        """Return the responses within the images, each of unit length (T, D), and their cells."""
+        (_, rows, columns), responses = self._grid(index, stride)
+        cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
+        places = (cells.images * rows + cells.rows) * columns + cells.columns
+        return unit_rows(responses, places), cells
+
+    def _grid(self, index: int, stride: int) -> Grid:
+        """Return the responses on a grid that spans the padded images; kept, so layers share them."""
         key = (index, stride)
         if key not in self._responses:
             compute = self._pixel_responses if index == 0 else self._upper_responses
@@ -135,9 +161,8 @@ class ForwardPass:
             channels = self.batch.pixels.shape[1]
             raw = patches_at(self.batch.pixels, images, corners, self.layers[0].field)
             return contrast_normalise(raw, channels)
-        pooled, grid = self._pooled_below(index), self.layers[index].grid
-        rows, columns = (corners // grid).unbind(1)
-        return self._join_corners(pooled, index, images, rows, columns)
+        rows, columns = (corners // self.layers[index].grid).unbind(1)
+        return self._join_corners(self._pooled_below(index, 1), index, images, rows, columns)
 
     def neighbours_at(self, images: Tensor, corners: Tensor, sides: Tensor) -> Tensor:
         """Return contrast-normalised patches of layer 1 with any real corners (N, 2) and sides (N,)."""
@@ -145,87 +170,113 @@ class ForwardPass:
         raw = resampled_patches(pixels, shapes, images, corners, sides, self.layers[0].field)
         return contrast_normalise(raw, pixels.shape[1])
 
-    def _pixel_responses(self, index: int, stride: int) -> Tensor:
-        """Responses to pixels; contrast normalisation and whitening are folded into the filters."""
+    def _pixel_responses(self, index: int, stride: int) -> Grid:
+        """Responses to pixels; whitening is folded into the filters."""
         learned, channels = self.learned[index], self.batch.pixels.shape[1]
         field = self.layers[index].field
         if min(self.batch.pixels.shape[2:]) < field:
-            return self.batch.pixels.new_zeros(len(self.batch.shapes), 0, 0, len(learned.filters))
+            return self._no_responses(index)
         patches = patches_on_grid(self.batch.pixels, field, stride)
-        flat = patches.flatten(0, 2)
         matrix, offset = learned.space.fold(learned.filters)
-        mean, inverse = contrast_statistics(flat, channels)
-        channel_sums = matrix.unflatten(1, (channels, -1)).sum(dim=2)  # (D, channels)
-        out = torch.addmm(flat @ matrix.T, mean, channel_sums.T, alpha=-1)
-        out = out.mul_(inverse).sub_(offset).abs_()
-        return out.unflatten(0, patches.shape[:3])
+        flat = contrast_normalise(patches.flatten(0, 2), channels)
+        return Grid(patches.shape[:3], respond(flat, matrix, offset))
 
-    def _upper_responses(self, index: int, stride: int) -> Tensor:
+    def _upper_responses(self, index: int, stride: int) -> Grid:
         learned, grid = self.learned[index], self.layers[index].grid
         if stride % grid:
             raise ValueError(f"stride={stride} of layer {index + 1} must be a multiple of its grid={grid}.")
-        counts = grid_counts(
-            torch.tensor([self.batch.pixels.shape[2:]]), spanned_field(self.layers, index), stride
-        )
+        counts = self._padded_counts(index, stride)
         rows, columns = counts[0].tolist()
-        n_images = len(self.batch.shapes)
-        n_filters = len(learned.filters)
         if rows * columns == 0:
-            return self.batch.pixels.new_zeros(n_images, 0, 0, n_filters)
+            return self._no_responses(index)
+        n_images, every = len(self.batch.shapes), stride // grid
         cells = grid_cells(counts.expand(n_images, 2), self.batch.pixels.device)
-        pooled, every = self._pooled_below(index), stride // grid
+        pooled = self._pooled_below(index, every)
         raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
-        return learned.respond(raw).view(n_images, rows, columns, n_filters)
+        return Grid((n_images, rows, columns), respond(learned.enter(raw), learned.filters))
+
+    def _no_responses(self, index: int) -> Grid:
+        nothing = self.batch.pixels.new_zeros(0, len(self.learned[index].filters))
+        return Grid((len(self.batch.shapes), 0, 0), Responses(nothing, None))
+
+    def _padded_counts(self, index: int, stride: int) -> Tensor:
+        """Return (1, 2): rows and columns of fields of layer ``index`` that fit the padded images."""
+        shape = torch.tensor([self.batch.pixels.shape[2:]])
+        return grid_counts(shape, spanned_field(self.layers, index), stride)
 
     def _join_corners(
-        self, pooled: Tensor, index: int, images: Tensor, rows: Tensor, columns: Tensor
+        self, pooled: Pooled, index: int, images: Tensor, rows: Tensor, columns: Tensor
     ) -> Tensor:
         """Return the pooled responses at the four corners of each field, joined: (N, 4 D)."""
-        layer = self.layers[index]
-        apart = corner_offset(layer, self.layers[index - 1]) // layer.grid
-        _, height, width, _ = pooled.shape
-        first = (images * height + rows) * width + columns
-        flat = pooled.flatten(0, 2)
-        places = [first, first + apart, first + apart * width, first + apart * width + apart]
-        return torch.cat([flat.index_select(0, place) for place in places], dim=1)
+        apart = self._corners_apart(index)
+        _, height, width, _ = pooled.maps.shape
+        flat = pooled.maps.flatten(0, 2)
+        joined = [
+            flat.index_select(0, (images * height + pooled.rows[y]) * width + pooled.columns[x])
+            for y in (rows, rows + apart)
+            for x in (columns, columns + apart)
+        ]
+        return torch.cat(joined, dim=1)
 
-    def _pooled_below(self, index: int) -> Tensor:
-        """Return the rectified, averaged responses of the layer below: (B, rows, columns, D)."""
-        if index not in self._pooled:
+    def _corners_apart(self, index: int) -> int:
+        """Return the distance between the corners of a field in cells of the layer's grid."""
+        return corner_offset(self.layers[index], self.layers[index - 1]) // self.layers[index].grid
+
+    def _pooled_below(self, index: int, every: int) -> Pooled:
+        """Return the rectified, averaged responses of the layer below where fields have corners.
+
+        Only fields at every ``every``-th cell of the layer's grid are asked for.
+        """
+        key = (index, every)
+        if key not in self._pooled:
             layer = self.layers[index]
-            responses = self.responses(index - 1, layer.grid)
-            self._pooled[index] = average_pool(
-                rectify(responses), self.counts(index - 1, layer.grid), layer.pool
-            )
-        return self._pooled[index]
+            shape, responses = self._grid(index - 1, layer.grid)
+            maps = rectified(responses).view(*shape, -1)
+            fields = self._padded_counts(index, layer.grid * every)[0]
+            needed = [self._corner_cells(index, int(count), every) for count in fields]
+            counts = self.counts(index - 1, layer.grid)
+            pooled = average_pool(maps, counts, layer.pool, *needed)
+            rows, columns = (_numbers_of(cells, maps.device) for cells in needed)
+            self._pooled[key] = Pooled(pooled, rows, columns)
+        return self._pooled[key]
+
+    def _corner_cells(self, index: int, count: int, every: int) -> Tensor:
+        """Return the cells along one side at which ``count`` fields have corners, ascending."""
+        first = torch.arange(count) * every
+        return torch.cat([first, first + self._corners_apart(index)]).unique()
 
 
-def rectify(responses: Tensor) -> Tensor:
-    """Keep what stands above the mean over the filters and give it unit length."""
-    above = (responses - responses.mean(dim=-1, keepdim=True)).clamp_(min=0)
-    return functional.normalize(above, dim=-1)
+def _numbers_of(cells: Tensor, device: torch.device) -> Tensor:
+    """Return the place of each cell in the list ``cells``, by cell."""
+    numbers = torch.zeros(int(cells[-1]) + 1 if len(cells) else 0, dtype=torch.int64)
+    numbers[cells] = torch.arange(len(cells))
+    return numbers.to(device)
 
 
-def average_pool(maps: Tensor, counts: Tensor, pool: int) -> Tensor:
-    """Average maps (B, rows, columns, D) over pool x pool cells around each cell, within each image.
+def average_pool(maps: Tensor, counts: Tensor, pool: int, rows: Tensor, columns: Tensor) -> Tensor:
+    """Average maps (B, R, S, D) over pool x pool cells around some cells, within each image.
 
-    Cells outside of the image (beyond ``counts`` (B, 2), or beyond the border) take no part.
+    Returns (B, rows, columns, D) in float32. Cells outside of the image (beyond ``counts`` (B, 2), or
+    beyond the border) take no part. Windows are products of a window of rows and one of columns, and a
+    window is a row of a small matrix: two products sum what is asked for and nothing else.
     """
-    _, rows, columns, _ = maps.shape
-    if pool == 1 or rows * columns == 0:
-        return maps
-    in_rows = torch.arange(rows)[None, :] < counts[:, :1]
-    in_columns = torch.arange(columns)[None, :] < counts[:, 1:]
-    # Row and column windows separate, so the number of cells in a window is a product of two counts.
-    inverse = [
-        1 / functional.avg_pool1d(inside.to(maps.dtype), pool, 1, pool // 2).mul_(pool).clamp_(min=1)
-        for inside in (in_rows, in_columns)
-    ]
-    if not bool(in_rows.all() and in_columns.all()):
-        inside = in_rows[:, :, None, None] & in_columns[:, None, :, None]
-        maps = maps * inside.to(maps.device)
-    planes = maps.permute(0, 3, 1, 2)  # channels last in memory: pooling runs over contiguous filters
-    planes = functional.avg_pool2d(planes, (pool, 1), 1, (pool // 2, 0), divisor_override=1)
-    planes = functional.avg_pool2d(planes, (1, pool), 1, (0, pool // 2), divisor_override=1)
-    scale = inverse[0][:, None, :, None] * inverse[1][:, None, None, :]
-    return (planes * scale.to(maps.device)).permute(0, 2, 3, 1).contiguous()
+    (n_images, n_rows, n_columns, n_maps), device = maps.shape, maps.device
+    if len(rows) * len(columns) == 0:
+        return torch.zeros(n_images, len(rows), len(columns), n_maps, device=device)
+    in_rows = _windows(rows, n_rows, counts[:, 0], pool).to(maps)  # (B, rows, R)
+    in_columns = _windows(columns, n_columns, counts[:, 1], pool).to(maps)
+    by_row = torch.bmm(in_rows, maps.view(n_images, n_rows, -1)).view(-1, n_columns, n_maps)
+    in_columns_of_row = in_columns.repeat_interleave(len(rows), dim=0)
+    if maps.dtype == torch.float16:
+        sums = torch.bmm(in_columns_of_row, by_row, out_dtype=torch.float32)
+    else:
+        sums = torch.bmm(in_columns_of_row, by_row)
+    sizes = (in_rows.float().sum(dim=2)[:, :, None] * in_columns.float().sum(dim=2)[:, None, :]).clamp_(min=1)
+    return sums.view(n_images, len(rows), len(columns), n_maps).div_(sizes[..., None])
+
+
+def _windows(cells: Tensor, length: int, counts: Tensor, pool: int) -> Tensor:
+    """Return (B, cells, length) bool: which places lie in the window around a cell, and in the image."""
+    place = torch.arange(length)
+    near = (cells[:, None] - place).abs() <= pool // 2
+    return near & (place < counts[:, None])[:, None, :]

@@ -139,21 +139,15 @@ class InputDrawer:
         self, numbers: Sequence[int], shapes: Tensor, n_per_image: int, n_neighbours: int = 0
     ) -> Places:
         """Draw the places of a batch, image by image; corners above layer 1 lie on the pooling grid."""
-        drawn = [
-            draw_places(
-                shapes[row : row + 1],
-                n_per_image,
-                field=self.field,
-                n_scales=self.layer.n_scales,
-                step=1 if self.index == 0 else self.layer.grid,
-                n_neighbours=n_neighbours,
-                generator=torch.Generator().manual_seed(self.seeds[number]),
-            )
-            for row, number in enumerate(numbers)
-        ]
-        image_of = torch.arange(len(numbers)).repeat_interleave(n_per_image)
-        scales, corners, jitter = (torch.cat(parts) for parts in list(zip(*drawn))[1:])
-        return Places(image_of, scales, corners, jitter)
+        return draw_places(
+            shapes,
+            n_per_image,
+            field=self.field,
+            n_scales=self.layer.n_scales,
+            step=1 if self.index == 0 else self.layer.grid,
+            n_neighbours=n_neighbours,
+            generators=[torch.Generator().manual_seed(self.seeds[number]) for number in numbers],
+        )
 
     def _at_each_scale(self, batch: Batch, places: Places) -> Iterator[tuple[ForwardPass, PlacesAtScale]]:
         """Yield the forward pass and the places of each scale that has any."""

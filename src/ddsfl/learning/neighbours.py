@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from ddsfl.compute.fused import can_fuse, fused_nearest
 from ddsfl.compute.knn import nearest
 
 
@@ -122,9 +123,10 @@ def search_triplets(
             if len(rows) == 0 or len(points) == 0:
                 side.append(rows.new_full((len(rows), K), -1))
                 continue
-            found = nearest(
-                own[rows], own[points], K, query_groups=groups[rows], point_groups=groups[points]
-            ).indices
+            search = fused_nearest if can_fuse(own, K) else nearest
+            found = search(own[rows], own[points], K, query_groups=groups[rows], point_groups=groups[points])[
+                1
+            ]
             side.append(torch.where(found >= 0, points[found.clamp_min(0)], found))
         anchors.append(rows)
         classes.append(torch.full_like(rows, c))

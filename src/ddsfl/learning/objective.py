@@ -48,6 +48,8 @@ class Objective:
     spatial : (N, M, P) spatial neighbours, needed if ``weights.xi`` is above 0.
     membership : (N, C) bool; patches of at least one class take part in the class terms.
     groups : (N,) int64, the image of each patch.
+    sparse_patches : patches that the sparsity term visits at most, evenly spread over X. Reconstruction
+        knows all patches by their second moments; this term alone grows with their number.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class Objective:
         spatial: Tensor | None,
         membership: Tensor,
         groups: Tensor,
+        sparse_patches: int = 100_000,
     ) -> None:
         self.weights, self.X, self.spatial = weights, X, spatial
+        self.sparse_X = X[:: -(-len(X) // sparse_patches)].contiguous()
         self.S = terms.second_moments(X) if weights.reconstruction > 0 else None
         labelled = membership.any(1)
         self.labelled_X = X if labelled.all() else X[labelled]
@@ -79,7 +83,7 @@ class Objective:
         if w.xi > 0 and self.spatial is not None:
             add("denoising", w.xi, terms.denoising(W, self.X, self.spatial, w.eps))
         if w.lambda1 > 0:
-            add("sparsity", w.lambda1, terms.sparsity(W, self.X, w.eps))
+            add("sparsity", w.lambda1, terms.sparsity(W, self.sparse_X, w.eps))
         if fixed is not None and w.gamma > 0:
             add("sharing", w.gamma, terms.shareable(W, self.class_S, fixed.sharing))
             chosen = fixed.sharing.sum(1).to(W.dtype).mean()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.learning.neighbours import Triplets
@@ -28,11 +27,10 @@ class Hinges:
     ) -> None:
         self.q = q
         self.classes = triplets.classes
-        self.weights = triplets.weights * n_classes  # a mean over one class
+        # (C, E): a mean over the anchors of one class is a row of this matrix.
+        weights = triplets.weights * n_classes
+        self.means = weights * (self.classes == torch.arange(n_classes, device=q.device)[:, None])
         self.reach = q.new_full((len(q),), margin)
-        self.starts = torch.searchsorted(
-            self.classes, torch.arange(n_classes, device=q.device)
-        )  # anchors are ordered by class
         self.step = rows_within(2 * max(1, len(q)) * q.element_size(), budget_bytes, least=8)
 
     def now(self) -> Tensor:
@@ -52,8 +50,7 @@ class Hinges:
 
     def _mean(self, hinges: Tensor) -> Tensor:
         """Return the mean (C, d) over the anchors of each class."""
-        rows = torch.arange(len(hinges), device=hinges.device)
-        return embedding_bag(rows, hinges, self.starts, per_sample_weights=self.weights, mode="sum")
+        return self.means @ hinges
 
 
 def choose_filters(

@@ -23,7 +23,7 @@ from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.labels import class_membership
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.patches.batching import Progress
-from ddsfl.patches.geometry import centres, grid_cells, make_batch, resize, scaled_shapes
+from ddsfl.patches.geometry import centres, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
 
@@ -172,19 +172,14 @@ class FilterStack(BaseEstimator):
     def _at_scale(self, forward: ForwardPass, index: int, original: Tensor) -> LocalDescriptors:
         """Return the descriptors of one layer at the scale of ``forward``."""
         device, step = forward.batch.pixels.device, self.layers[index].step
-        cells = grid_cells(forward.counts(index, step), device)
-        maps = forward.responses(index, step)
-        rows = (cells.images * maps.shape[1] + cells.rows) * maps.shape[2] + cells.columns
-        vectors = maps.flatten(0, 2).index_select(0, rows)
+        vectors, cells = forward.descriptors(index, step)
         positions = centres(
             torch.stack([cells.rows, cells.columns], dim=1) * step,
             spanned_field(self.layers, index),
             forward.batch.shapes.to(device)[cells.images],
             original.to(device)[cells.images],
         )
-        return LocalDescriptors(
-            functional.normalize(vectors, dim=1), positions, cells.images, original.to(device)
-        )
+        return LocalDescriptors(vectors, positions, cells.images, original.to(device))
 
 
 def select_exemplars(

@@ -10,9 +10,10 @@ from torch import Tensor
 from ddsfl.images.reading import batches
 
 #: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
-BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
-#: Images among which like shapes are sought, and decoded ahead of the computation.
-READ_AHEAD = 128
+BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**21}
+#: Images among which like shapes are sought, and decoded ahead of the computation: larger batches leave
+#: more of themselves empty unless there are more to choose from.
+READ_AHEAD = {"cpu": 128, "cuda": 512}
 
 Progress = Callable[[int, int], None]
 
@@ -48,7 +49,7 @@ def image_batches(
     [0, 1, 2]
     """
     start = done = 0
-    for window in batches(images, READ_AHEAD):
+    for window in batches(images, READ_AHEAD[device.type]):
         shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
         for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
             yield [start + index for index in group], [window[index] for index in group]

@@ -35,7 +35,7 @@ def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
     True
     """
     mean, inverse = contrast_statistics(patches, channels)
-    return ((patches.unflatten(1, (channels, -1)) - mean[:, :, None]) * inverse[:, :, None]).flatten(1)
+    return (patches.unflatten(1, (channels, -1)) - mean[:, :, None]).mul_(inverse[:, :, None]).flatten(1)
 
 
 class InputSpace(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -35,16 +36,17 @@ def draw_places(
     n_scales: int,
     step: int,
     n_neighbours: int = 0,
-    generator: torch.Generator,
+    generators: Sequence[torch.Generator],
 ) -> Places:
     """Draw ``n_per_image`` fields from each image of shapes (B, 2), the same number from each.
 
     Every field of every scale is equally likely, as it is among the dense descriptors; corners are
     multiples of ``step``. Drawing is with replacement, so that small images give as many as large ones.
+    Each image has a generator of its own, so what is drawn does not depend on the batch.
 
-    >>> generator = torch.Generator().manual_seed(0)
+    >>> generators = [torch.Generator().manual_seed(0)]
     >>> shapes = torch.tensor([[40, 60]])
-    >>> places = draw_places(shapes, 5, field=16, n_scales=2, step=1, generator=generator)
+    >>> places = draw_places(shapes, 5, field=16, n_scales=2, step=1, generators=generators)
     >>> tuple(places.corners.shape)
     (5, 2)
     """
@@ -56,13 +58,23 @@ def draw_places(
     if len(small):
         height, width = shapes[small[0, 0]].tolist()
         raise ValueError(f"image of {height} x {width} pixels is smaller than the field of {field} pixels.")
-    scales = torch.multinomial(fields.to(torch.float64), n_per_image, replacement=True, generator=generator)
-    images = torch.arange(len(shapes))[:, None].expand(-1, n_per_image)
-    chosen = counts[images, scales].flatten(0, 1)  # (N, 2)
-    uniform = torch.rand(chosen.shape, generator=generator, dtype=torch.float64)
-    corners = (uniform * chosen).to(torch.int64) * step
-    jitter = torch.rand((len(corners), n_neighbours, 3), generator=generator)
-    return Places(images.flatten(), scales.flatten(), corners, jitter)
+    chances = fields.to(torch.float64)
+    scales, uniform, jitter = (
+        torch.cat(parts)
+        for parts in zip(
+            *(
+                (
+                    torch.multinomial(chances[row], n_per_image, replacement=True, generator=generator),
+                    torch.rand((n_per_image, 2), generator=generator, dtype=torch.float64),
+                    torch.rand((n_per_image, n_neighbours, 3), generator=generator),
+                )
+                for row, generator in enumerate(generators)
+            )
+        )
+    )
+    images = torch.arange(len(shapes)).repeat_interleave(n_per_image)
+    corners = (uniform * counts[images, scales]).to(torch.int64) * step
+    return Places(images, scales, corners, jitter)
 
 
 def jittered(corners: Tensor, jitter: Tensor, field: int) -> tuple[Tensor, Tensor]:

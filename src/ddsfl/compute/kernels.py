@@ -1,0 +1,236 @@
+"""Triton kernels for searches of nearest points on CUDA: products on tensor cores, selection in registers.
+
+The matrix of distances never exists in device memory. Inputs come in half precision, rows of unit length
+or shorter, padded to whole tiles (`fused.py` prepares them and checks what comes out); sums are float32.
+Imported only where Triton and a CUDA device are.
+
+A score is packed with the number of its column within the tile: the low bits of the float carry the
+number. One maximum then finds both, and no two keys of a tile are equal.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tile_scores(
+    X, P, offsets, scale, rows, start, D,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Return scale * x'p + offset of the rows against the columns [start, start + BN): (BM, BN)."""
+    columns = start + tl.arange(0, BN)
+    inner = tl.arange(0, BK)
+    sums = tl.zeros([BM, BN], tl.float32)
+    for k in range(0, D, BK):
+        x = tl.load(X + rows[:, None].to(tl.int64) * D + (k + inner)[None, :])
+        p = tl.load(P + columns[None, :].to(tl.int64) * D + (k + inner)[:, None])
+        sums = tl.dot(x, p, sums)
+    return sums * scale[:, None] + tl.load(offsets + columns)[None, :]
+
+
+@triton.jit
+def pack(scores, BN: tl.constexpr):
+    """Return the scores with the number of their column in the low bits."""
+    bits = scores.to(tl.int32, bitcast=True)
+    numbered = (bits & (-BN)) | tl.arange(0, BN)[None, :]
+    return numbered.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def column_of(keys, BN: tl.constexpr):
+    """Return the number of the column that a key carries."""
+    return keys.to(tl.int32, bitcast=True) & (BN - 1)
+
+
+@triton.jit
+def best_columns(
+    X, P, offsets, scales, row_groups, column_groups, out_scores, out_columns, M, D,
+    GROUPED: tl.constexpr, KEEP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Write the KEEP columns of highest score of each row, in any order."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    slot = tl.arange(0, KEEP)[None, :]
+    scale = tl.load(scales + rows)
+    best = tl.full([BM, KEEP], -3.0e38, tl.float32)
+    whose = tl.full([BM, KEEP], -1, tl.int32)
+    lowest = tl.min(best, 1)
+    if GROUPED:
+        own = tl.load(row_groups + rows)
+    for start in range(0, M, BN):
+        scores = tile_scores(X, P, offsets, scale, rows, start, D, BM, BN, BK)
+        if GROUPED:
+            theirs = tl.load(column_groups + start + tl.arange(0, BN))
+            scores = tl.where(own[:, None] == theirs[None, :], -1.0e30, scores)
+        keys = pack(scores, BN)
+        top = tl.max(keys, 1)
+        while tl.max((top > lowest).to(tl.int32), 0) > 0:
+            # The new key takes the place of the lowest one of its row, the first of equals.
+            place = tl.min(tl.where(best == lowest[:, None], slot, KEEP), 1)
+            enters = (slot == place[:, None]) & (top > lowest)[:, None]
+            best = tl.where(enters, top[:, None], best)
+            whose = tl.where(enters, (start + column_of(top, BN))[:, None], whose)
+            lowest = tl.min(best, 1)
+            keys = tl.where(keys == top[:, None], -3.0e38, keys)
+            top = tl.max(keys, 1)
+    out = rows[:, None].to(tl.int64) * KEEP + slot
+    tl.store(out_scores + out, best)
+    tl.store(out_columns + out, whose)
+
+
+@triton.jit
+def rank_exactly(
+    X, P, columns, out_distances, out_columns, T, D,
+    KEEP: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Write the K nearest of KEEP proposed columns by plain float32 differences, nearest first.
+
+    Equal distances go by the smaller column; a proposal of -1 is infinitely far.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = rows < T
+    slot = tl.arange(0, KEEP)[None, :]
+    inner = tl.arange(0, BK)
+    proposed = tl.load(columns + rows[:, None].to(tl.int64) * KEEP + slot, mask=inside[:, None], other=-1)
+    distances = tl.full([BM, KEEP], float("inf"), tl.float32)
+    for j in range(KEEP):
+        column = tl.max(tl.where(slot == j, proposed, -1), 1)
+        sums = tl.zeros([BM], tl.float32)
+        for k in range(0, D, BK):
+            at = k + inner
+            keep = inside[:, None] & (at < D)[None, :]
+            x = tl.load(X + rows[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+            known = keep & (column >= 0)[:, None]
+            p = tl.load(P + column[:, None].to(tl.int64) * D + at[None, :], mask=known, other=0.0)
+            sums += tl.sum((x - p) * (x - p), 1)
+        here = (slot == j) & (column >= 0)[:, None]
+        distances = tl.where(here, sums[:, None], distances)
+    far = 2147483647
+    for j in range(K):
+        nearest = tl.min(distances, 1)
+        at_it = (distances == nearest[:, None]) & (proposed >= 0)
+        column = tl.min(tl.where(at_it, proposed, far), 1)
+        out = rows.to(tl.int64) * K + j
+        tl.store(out_distances + out, nearest, mask=inside)
+        tl.store(out_columns + out, tl.where(column == far, -1, column), mask=inside)
+        taken = proposed == column[:, None]
+        distances = tl.where(taken, float("inf"), distances)
+        proposed = tl.where(taken, -1, proposed)
+
+
+@triton.jit
+def collect_hits(
+    X, P, offsets, to_beat, row_groups, column_groups, starts, counts, slots, class_columns, D, n_classes,
+    SLOTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Write, for a tile of rows and one class of columns, who beats the row's score, and the best column.
+
+    Columns of a class lie together, from starts[c] to starts[c + 1], in whole tiles. Hits take slots in
+    whatever order they come; ``counts`` says how many there were, also beyond the slots.
+    """
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    label = tl.program_id(1)
+    needed = tl.load(to_beat + rows)
+    own = tl.load(row_groups + rows)
+    one = tl.full([BM], 1.0, tl.float32)
+    best = tl.full([BM], -3.0e38, tl.float32)
+    whose = tl.full([BM], -1, tl.int32)
+    first = tl.load(starts + label)
+    last = tl.load(starts + label + 1)
+    for start in range(first, last, BN):
+        scores = tile_scores(X, P, offsets, one, rows, start, D, BM, BN, BK)
+        theirs = tl.load(column_groups + start + tl.arange(0, BN))
+        scores = tl.where(own[:, None] == theirs[None, :], -1.0e30, scores)
+        top = tl.max(pack(scores, BN), 1)
+        better = top > best
+        best = tl.where(better, top, best)
+        whose = tl.where(better, start + column_of(top, BN), whose)
+        hit = scores > needed[:, None]
+        if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
+            counter = counts + rows[:, None] + tl.zeros([BM, BN], tl.int32)
+            place = tl.atomic_add(counter, 1, mask=hit, sem="relaxed")
+            columns = start + tl.arange(0, BN)[None, :] + tl.zeros([BM, BN], tl.int32)
+            slot = slots + rows[:, None].to(tl.int64) * SLOTS + place
+            tl.store(slot, columns, mask=hit & (place < SLOTS))
+    out = rows.to(tl.int64) * n_classes + label
+    tl.store(class_columns + out, tl.where(best > -1.0e29, whose, -1))
+
+
+@triton.jit
+def slot_distances(
+    X, P, slots, distances, S, D, BS: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Write the squared distances of one row to the points in its slots, inf where a slot holds -1."""
+    row = tl.program_id(0).to(tl.int64)
+    inner = tl.arange(0, BK)
+    for start in range(0, S, BS):
+        slot = start + tl.arange(0, BS)
+        column = tl.load(slots + row * S + slot, mask=slot < S, other=-1)
+        known = column >= 0
+        if tl.max(known.to(tl.int32), 0) > 0:
+            sums = tl.zeros([BS], tl.float32)
+            for k in range(0, D, BK):
+                at = k + inner
+                x = tl.load(X + row * D + at, mask=at < D, other=0.0)
+                keep = known[:, None] & (at < D)[None, :]
+                p = tl.load(P + column[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+                difference = tl.where(keep, x[None, :] - p, 0.0)
+                sums += tl.sum(difference * difference, 1)
+            tl.store(distances + row * S + slot, tl.where(known, sums, float("inf")), mask=slot < S)
+        else:
+            tl.store(distances + row * S + slot, float("inf"), mask=slot < S)
+
+
+@triton.jit
+def halve_rows(X, centre, out, scales, T, D, PADDED: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+    """Write rows less ``centre`` in half precision and unit length, and the length that each had."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = rows < T
+    inner = tl.arange(0, BK)
+    squares = tl.zeros([BM], tl.float32)
+    for k in range(0, PADDED, BK):
+        at = k + inner
+        keep = inside[:, None] & (at < D)[None, :]
+        x = tl.load(X + rows[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+        x -= tl.load(centre + at, mask=at < D, other=0.0)[None, :]
+        squares += tl.sum(tl.where(keep, x * x, 0.0), 1)
+    length = tl.maximum(tl.sqrt(squares), 1.0e-30)
+    tl.store(scales + rows, length)
+    for k in range(0, PADDED, BK):
+        at = k + inner
+        keep = inside[:, None] & (at < D)[None, :]
+        x = tl.load(X + rows[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+        x -= tl.load(centre + at, mask=at < D, other=0.0)[None, :]
+        x = tl.where(keep, x / length[:, None], 0.0)
+        tl.store(out + rows[:, None].to(tl.int64) * PADDED + at[None, :], x.to(tl.float16))
+
+
+@triton.jit
+def rectify_rows(X, offset, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
+    """Write |x - offset| less its mean, not below 0 and of unit length, for one row in half precision."""
+    row = tl.program_id(0).to(tl.int64)
+    at = tl.arange(0, WIDE)
+    inside = at < D
+    x = tl.load(X + row * D + at, mask=inside, other=0.0)
+    if SHIFTED:
+        x = tl.abs(x - tl.load(offset + at, mask=inside, other=0.0))
+    above = tl.maximum(x - tl.sum(tl.where(inside, x, 0.0), 0) / D, 0.0)
+    above = tl.where(inside, above, 0.0)
+    length = tl.maximum(tl.sqrt(tl.sum(above * above, 0)), 1.0e-12)
+    tl.store(out + row * D + at, (above / length).to(tl.float16), mask=inside)
+
+
+@triton.jit
+def normalise_rows(X, offset, rows, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
+    """Write |x - offset| of unit length for chosen rows, one a program."""
+    row = tl.program_id(0).to(tl.int64)
+    source = tl.load(rows + row)
+    at = tl.arange(0, WIDE)
+    inside = at < D
+    x = tl.load(X + source * D + at, mask=inside, other=0.0)
+    if SHIFTED:
+        x = tl.abs(x - tl.load(offset + at, mask=inside, other=0.0))
+    x = tl.where(inside, x, 0.0)
+    length = tl.maximum(tl.sqrt(tl.sum(x * x, 0)), 1.0e-12)
+    tl.store(out + row * D + at, x / length, mask=inside)

@@ -1,0 +1,102 @@
+"""Filters against rows, and what follows row by row: one pass over memory each on CUDA.
+
+On CUDA products take half-precision inputs and sum in float32: as exact as TF32, twice as fast. The steps
+after a product are bound by memory there, so they are fused; on a CPU plain torch does the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ddsfl.compute.fused import can_fuse
+
+
+class Responses(NamedTuple):
+    """Responses |values - offset| (N, D); the last step is left to whoever reads them."""
+
+    values: Tensor
+    offset: Tensor | None
+
+    def absolute(self) -> Tensor:
+        """Return |values - offset|."""
+        return self.values if self.offset is None else (self.values - self.offset).abs_()
+
+
+def product(rows: Tensor, columns: Tensor) -> Tensor:
+    """Return rows (N, P) times columns (D, P)': (N, D).
+
+    >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    tensor([[11.,  2.]])
+    """
+    if not can_fuse(rows, 1):
+        return rows @ columns.T
+    # The largest number of the columns becomes 1, so that small filters keep all bits of a half.
+    scale = columns.abs().amax().clamp(min=1e-30)
+    half = (columns / scale).to(torch.float16)
+    return torch.mm(rows.to(torch.float16), half.T, out_dtype=torch.float32).mul_(scale)
+
+
+def respond(rows: Tensor, filters: Tensor, offset: Tensor | None = None) -> Responses:
+    """Return the responses of filters (D, P) to rows (N, P), with ``offset`` (D,) to be subtracted.
+
+    >>> respond(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0]])).absolute()
+    tensor([[1.]])
+    """
+    if can_fuse(rows, 1):
+        offset = rows.new_zeros(len(filters)) if offset is None else offset
+        return Responses(product(rows, filters), offset)
+    if offset is None:
+        return Responses((rows @ filters.T).abs_(), None)
+    return Responses(torch.addmm(-offset, rows, filters.T).abs_(), None)
+
+
+def rectified(responses: Responses) -> Tensor:
+    """Return what stands above the mean of each row, of unit length; in half precision where fused.
+
+    >>> rectified(Responses(torch.tensor([[0.0, 3.0, 0.0]]), None))
+    tensor([[0., 1., 0.]])
+    """
+    values, offset = responses
+    if not can_fuse(values, 1):
+        absolute = responses.absolute()
+        above = (absolute - absolute.mean(dim=-1, keepdim=True)).clamp_(min=0)
+        return functional.normalize(above, dim=-1)
+    from ddsfl.compute import kernels
+
+    out = torch.empty(values.shape, dtype=torch.float16, device=values.device)
+    if len(values):
+        width = values.shape[1]
+        kernels.rectify_rows[(len(values),)](
+            values, values if offset is None else offset, out, width,
+            SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
+        )  # fmt: skip
+    return out
+
+
+def unit_rows(responses: Responses, rows: Tensor) -> Tensor:
+    """Return the responses of some ``rows`` (R,), each of unit length; rows of zeros stay zero.
+
+    >>> unit_rows(Responses(torch.tensor([[0.0, 1.0], [3.0, 4.0]]), None), torch.tensor([1]))
+    tensor([[0.6000, 0.8000]])
+    """
+    values, offset = responses
+    if not can_fuse(values, 1):
+        return functional.normalize(responses.absolute().index_select(0, rows), dim=1)
+    from ddsfl.compute import kernels
+
+    out = values.new_empty(len(rows), values.shape[1])
+    if len(rows):
+        width = values.shape[1]
+        kernels.normalise_rows[(len(rows),)](
+            values, values if offset is None else offset, rows, out, width,
+            SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
+        )  # fmt: skip
+    return out
+
+
+def _power_of_two(width: int) -> int:
+    return 1 << max(0, width - 1).bit_length()

@@ -1,0 +1,90 @@
+"""Fused searches on CUDA against float64: fresh inputs, odd sizes, ties, groups, nothing to find."""
+
+import pytest
+import torch
+
+from ddsfl.compute.fused import can_fuse, fused_nearest, has_triton
+from ddsfl.compute.products import nearest_by_products
+
+pytestmark = pytest.mark.cuda
+
+
+def truth(queries, points, k, query_groups=None, point_groups=None):
+    distances = torch.cdist(queries.double(), points.double()).square()
+    if query_groups is not None:
+        distances[query_groups[:, None] == point_groups] = torch.inf
+    return distances.sort(dim=1, stable=True)
+
+
+def random(*shape):
+    return torch.randn(*shape, device="cuda")  # a fresh draw every time
+
+
+@pytest.mark.parametrize(
+    ("n_queries", "n_points", "width", "k"),
+    [
+        (1, 5, 1, 5),
+        (127, 129, 63, 1),
+        (128, 128, 64, 5),
+        (333, 2000, 400, 5),
+        (70, 3000, 257, 20),
+        (2, 3, 7, 3),
+    ],
+)
+def test_the_nearest_points_are_found(n_queries, n_points, width, k):
+    queries, points = random(n_queries, width), random(n_points, width)
+    distances, indices = fused_nearest(queries, points, k)
+    expected = truth(queries, points, k)
+    torch.testing.assert_close(distances.double(), expected.values[:, :k], rtol=1e-4, atol=1e-5)
+    assert (indices == expected.indices[:, :k]).float().mean() > 0.99
+
+
+def test_codes_of_real_lengths_are_searched_with_full_recall():
+    queries, points = random(5000, 400).abs(), random(2000, 400).abs()
+    queries, points = (torch.nn.functional.normalize(x, dim=1) for x in (queries, points))
+    found = nearest_by_products(queries, points, 5)[1]
+    expected = truth(queries, points, 5).indices[:, :5]
+    recall = (found[:, :, None] == expected[:, None, :]).any(dim=2).float().mean()
+    assert recall > 0.9999
+
+
+def test_own_groups_are_left_out():
+    queries, points = random(300, 20), random(500, 20)
+    own, theirs = (torch.randint(0, 7, (n,), device="cuda") for n in (300, 500))
+    distances, indices = fused_nearest(queries, points, 5, own, theirs)
+    assert not (own[:, None] == theirs[indices]).any()
+    expected = truth(queries, points, 5, own, theirs)
+    torch.testing.assert_close(distances.double(), expected.values[:, :5], rtol=1e-4, atol=1e-5)
+
+
+def test_too_few_admissible_points_leave_nobody():
+    points = random(3, 8)
+    groups = torch.tensor([0, 0, 1], device="cuda")
+    distances, indices = fused_nearest(points[:1], points, 5, groups[:1], groups)
+    assert indices.tolist() == [[2, -1, -1, -1, -1]]
+    assert torch.isinf(distances[0, 1:]).all()
+    assert fused_nearest(points, points[:0], 2)[1].tolist() == [[-1, -1]] * 3
+
+
+def test_equal_points_go_by_the_smaller_index():
+    points = random(1, 16).expand(6, 16).contiguous()
+    distances, indices = fused_nearest(points[:2], points, 5)
+    assert indices.tolist() == [[0, 1, 2, 3, 4]] * 2
+    assert (distances == 0).all()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_the_scale_of_the_numbers_does_not_matter(size):
+    queries, points = random(200, 50), random(400, 50)
+    points[7] *= 100  # one point far out must not drown the others
+    plain = fused_nearest(queries, points, 5)[1]
+    scaled = fused_nearest(queries * size, points * size, 5)[1]
+    assert (plain == scaled).float().mean() > 0.99
+    assert (plain == truth(queries, points, 5).indices[:, :5]).float().mean() > 0.98
+
+
+def test_float64_is_left_to_the_plain_path():
+    assert has_triton()
+    assert can_fuse(random(2, 2), 5)
+    assert not can_fuse(random(2, 2).double(), 5)
+    assert not can_fuse(torch.zeros(2, 2), 5)

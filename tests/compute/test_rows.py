@@ -1,0 +1,58 @@
+"""Products and row-wise steps: the plain path by hand, the fused one against it on CUDA."""
+
+import pytest
+import torch
+
+from ddsfl.compute.rows import Responses, product, rectified, respond, unit_rows
+
+
+def reference(rows, filters, offset):
+    return (rows.double() @ filters.double().T - offset.double()).abs()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize(("count", "width", "n_filters"), [(1, 1, 1), (37, 256, 400), (130, 65, 33)])
+def test_responses_rectified_and_of_unit_length(device, count, width, n_filters):
+    rows = torch.randn(count, width, device=device)
+    filters = torch.randn(n_filters, width, device=device) / width
+    offset = torch.randn(n_filters, device=device) / width
+    expected = reference(rows, filters, offset)
+    responses = respond(rows, filters, offset)
+    exactness = {"rtol": 1e-3, "atol": 2e-3 * float(expected.max())} if device == "cuda" else {}
+    torch.testing.assert_close(responses.absolute().double(), expected, **(exactness or TIGHT))
+
+    above = (expected - expected.mean(dim=1, keepdim=True)).clamp(min=0)
+    above /= above.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    loose = {"rtol": 1e-2, "atol": 1e-2} if device == "cuda" else TIGHT
+    torch.testing.assert_close(rectified(responses).double(), above, **loose)
+
+    chosen = torch.randint(0, count, (50,), device=device)
+    units = expected[chosen] / expected[chosen].norm(dim=1, keepdim=True)
+    torch.testing.assert_close(unit_rows(responses, chosen).double(), units, **loose)
+
+
+TIGHT = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_rows_of_zeros_stay_zero_and_no_rows_are_no_error(device):
+    responses = Responses(torch.zeros(2, 5, device=device), None)
+    assert not rectified(responses).any()
+    assert not unit_rows(responses, torch.tensor([1, 1], device=device)).any()
+    nothing = torch.empty(0, dtype=torch.int64, device=device)
+    assert unit_rows(responses, nothing).shape == (0, 5)
+    assert rectified(Responses(torch.zeros(0, 5, device=device), None)).shape == (0, 5)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+def test_products_of_any_scale_keep_their_digits(device, size):
+    rows, columns = torch.randn(40, 64, device=device), torch.randn(30, 64, device=device) * size
+    expected = rows.double() @ columns.double().T
+    error = (product(rows, columns).double() - expected).norm() / expected.norm()
+    assert error < (1e-3 if device == "cuda" else 1e-6)
+
+
+def test_without_offset_the_products_alone_count():
+    rows, filters = torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0], [0.0, 3.0]])
+    assert respond(rows, filters).absolute().tolist() == [[1.0, 6.0]]
