@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
-from ddsfl.classify.fusion import choose_weights, join_blocks
+from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of, join_blocks
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import make_generator
 
@@ -40,6 +41,31 @@ def test_the_gram_of_joined_blocks_is_the_weighted_sum():
     joined = join_blocks(blocks, weights)
     expected = sum(w**2 * gram for w, gram in zip(weights, grams_of(blocks)))
     torch.testing.assert_close(joined @ joined.T, expected)
+
+
+@pytest.mark.parametrize("columns", [3, 10**6])
+@pytest.mark.parametrize("wide", [True, False])
+def test_blocks_fit_as_if_they_were_joined(wide, columns, monkeypatch):
+    """Wide blocks (N <= P) are fitted through their Gram matrices, narrow ones joined."""
+    monkeypatch.setattr("ddsfl.classify.fusion.rows_within", lambda bytes_a_row: columns)
+    blocks, y = blocks_of(7, (0.7, 0.5))
+    if wide:
+        rng = np.random.default_rng(8)
+        blocks = [torch.cat([block, torch.from_numpy(rng.standard_normal((45, 20)))], 1) for block in blocks]
+    blocks = [l2_normalise(block) for block in blocks]
+    weights = (1.0, 0.5)
+    machine = LinearClassifier(calibrate=True, device="cpu", random_state=0)
+    expected = LinearClassifier(calibrate=True, device="cpu", random_state=0)
+    expected.fit(join_blocks(blocks, weights), y)
+    for grams in (None, grams_of(blocks)):
+        fit_blocks(machine, blocks, y, weights, grams)
+        assert machine.C_ == expected.C_
+        np.testing.assert_allclose(machine.coef_, expected.coef_, atol=1e-6)
+        np.testing.assert_allclose(machine.intercept_, expected.intercept_, atol=1e-6)
+        np.testing.assert_allclose(machine.slopes_, expected.slopes_, rtol=1e-4)
+        joined = join_blocks(blocks, weights)
+        np.testing.assert_array_equal(machine.predict(joined), expected.predict(joined))
+    torch.testing.assert_close(gram_of(blocks[0]), blocks[0] @ blocks[0].T)
 
 
 def test_noise_gets_a_small_weight_and_scores_are_those_of_the_joined_blocks():

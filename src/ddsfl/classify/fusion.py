@@ -17,8 +17,9 @@ from ddsfl.classify.crossval import (
     choose_C,
     stratified_folds,
 )
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.pyramid import l2_normalise
-from ddsfl.compute.device import make_generator
+from ddsfl.compute.device import as_numpy, make_generator, resolve_device, rows_within, slices
 
 
 def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
@@ -31,6 +32,66 @@ def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None
     if len(weights) != len(blocks):
         raise ValueError(f"weights has {len(weights)} numbers; expected one for each of {len(blocks)}.")
     return torch.cat([weight * l2_normalise(block) for block, weight in zip(blocks, weights)], dim=1)
+
+
+def gram_of(rows: Tensor, device: str | torch.device | None = None) -> Tensor:
+    """Return the inner products (N, N) of rows (N, P), computed on ``device``, some columns at a time.
+
+    Rows may stay where they are and be wider than the device has room for.
+
+    >>> gram_of(torch.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]))
+    tensor([[14.,  2.],
+            [ 2.,  1.]])
+    """
+    where = rows.device if device is None else resolve_device(device)
+    gram = rows.new_zeros(len(rows), len(rows), device=where)
+    for columns in slices(rows.shape[1], rows_within(rows.element_size() * len(rows))):
+        part = rows[:, columns].to(where)
+        gram.addmm_(part, part.T)
+    return gram
+
+
+def fit_blocks(
+    classifier: LinearClassifier,
+    blocks: Sequence[Tensor],
+    y: ArrayLike | Tensor,
+    weights: Sequence[float],
+    grams: Sequence[Tensor] | None = None,
+) -> LinearClassifier:
+    """Fit ``classifier`` on the weighted blocks side by side, without joining them if they are wide.
+
+    The Gram matrix of joined blocks is sum_b weight_b^2 Gram_b, and the weights of the inputs follow block
+    by block from what each image counts: no copy of the training vectors is made.
+
+    Parameters
+    ----------
+    blocks : rows (N, P_b) of unit length, which may lie on another device than the classifier's.
+    grams : their Gram matrices, where these were computed already.
+
+    Examples
+    --------
+    >>> blocks = [torch.eye(4), torch.tensor([[1.0], [1.0], [-1.0], [-1.0]])]
+    >>> machine = fit_blocks(LinearClassifier(C=1.0, device="cpu"), blocks, [0, 0, 1, 1], weights=[1, 2])
+    >>> machine.coef_.shape, machine.predict(join_blocks(blocks, [1, 2]))
+    ((1, 5), array([0, 0, 1, 1]))
+    """
+    device = resolve_device(classifier.device)
+    n_images, width = len(blocks[0]), sum(block.shape[1] for block in blocks)
+    if n_images > width:  # few values: joined they are smaller than their Gram matrix
+        joined = [weight * block.to(device) for weight, block in zip(weights, blocks)]
+        return classifier.fit(torch.cat(joined, dim=1), y)
+    joint = blocks[0].new_zeros(n_images, n_images, device=device)
+    for index, (block, weight) in enumerate(zip(blocks, weights)):
+        joint += weight**2 * (gram_of(block, device) if grams is None else grams[index])
+    classifier.fit_gram(joint, y)
+    counts = torch.as_tensor(classifier.coef_).to(joint)
+    parts = []
+    for block, weight in zip(blocks, weights):
+        for columns in slices(block.shape[1], rows_within(block.element_size() * n_images)):
+            parts.append(as_numpy(weight * counts @ block[:, columns].to(device)))
+    classifier.coef_ = np.concatenate(parts, axis=1)
+    classifier.n_features_in_ = width
+    return classifier
 
 
 class WeightChoice(NamedTuple):
