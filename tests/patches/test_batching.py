@@ -43,7 +43,7 @@ def test_padding_counts_in_both_directions():
 @pytest.mark.parametrize("read_ahead", [1, 4, 100])
 @pytest.mark.parametrize("make", [list, lambda images: ImageList([image[0].numpy() for image in images])])
 def test_all_images_come_once_under_their_numbers(monkeypatch, make, read_ahead):
-    monkeypatch.setattr(batching, "READ_AHEAD", read_ahead)
+    monkeypatch.setitem(batching.READ_AHEAD, "cpu", read_ahead)
     monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
     seen = []
     for numbers, images in image_batches(make(pictures()), torch.device("cpu")):
@@ -63,7 +63,7 @@ def test_the_budget_is_that_of_the_device(monkeypatch):
 
 
 def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
-    monkeypatch.setattr(batching, "READ_AHEAD", 4)
+    monkeypatch.setitem(batching.READ_AHEAD, "cpu", 4)
     monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
     calls, expected, done = [], [], 0
     for numbers, _ in image_batches(pictures(), torch.device("cpu"), lambda *call: calls.append(call)):
