@@ -6,7 +6,7 @@ Shapes: T descriptors of d values, M words, K words that a descriptor's code use
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,6 +86,21 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         clusters = _cluster(X, self.n_words, generator, self.max_iter)
         self.words_ = as_numpy(clusters.centres)
         self.n_iter_ = clusters.n_iter
+        self._learn_search(X)
+        return self
+
+    def _learn_search(self, X: Tensor) -> None:
+        """Learn from the descriptors ``X`` (T, d) how to find words quickly; not all codings do."""
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return everything that coding needs of what was learned, by name; `restore` takes it."""
+        check_is_fitted(self)
+        return {"words": self.words_}
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Codebook:
+        """Take over what another codebook of the same settings learned; a missing part raises KeyError."""
+        self.words_ = state["words"]
+        self.n_features_in_ = self.words_.shape[1]
         return self
 
     @abstractmethod

@@ -1,0 +1,225 @@
+"""Nearest words on a CPU by products of bytes and an exact look at the few that come near.
+
+The words nearest to a descriptor are a handful of thousands, and products in single precision are far more
+than it takes to dismiss the others. Products of whole numbers of one byte take a quarter of the time on
+processors with instructions for them. They name a shortlist for each query; the shortlist alone is ranked
+by true distances. What is lost is a word that rounding to bytes pushed off the shortlist, and the length
+of the list is learned so that this is rare.
+
+Shapes: T queries of d values, M words, K neighbours, L candidates on a shortlist.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import slices
+from ddsfl.compute.products import nearest_by_products
+
+#: The largest whole number that bytes are used for; -128 stays out, so that signs are alike.
+LARGEST = 127
+#: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
+#: the slowest thread; this many are 16 MB of keys for 2,000 words.
+BLOCK = 2048
+#: Below this many words the exact search is as fast.
+LEAST_WORDS = 256
+#: Ranking longer shortlists exactly would cost what the bytes saved.
+LONGEST = 32
+#: Samples from which scales and the length of the list are learned.
+LEARNED_FROM = 4096
+#: Part of the samples within reach of the bytes; queries beyond are searched exactly.
+WITHIN_REACH = 0.999
+
+
+def byte_products_are_fast() -> bool:
+    """Return whether this machine multiplies bytes faster than single precision (VNNI instructions).
+
+    >>> byte_products_are_fast() in (True, False)
+    True
+    """
+    # Neither name is old in torch, and the second one is not promised to stay.
+    if not (hasattr(torch.cpu, "get_capabilities") and hasattr(torch, "_int_mm")):
+        return False
+    able = torch.cpu.get_capabilities()
+    vnni = able.get("avx512_vnni", False) or able.get("avx_vnni", False)
+    return bool(vnni) and torch.backends.mkldnn.is_available()
+
+
+class Shortlist:
+    """Search of the nearest words through shortlists that products of bytes name.
+
+    With words b and queries x less the mean of the words, rounded to bytes b8 and x8 of scales s and r, a
+    word's rank on the list is that of the whole number
+
+        x8'b8 - round(|b|^2 / (2 r s)),    about (x'b - |b|^2 / 2) / (r s).
+
+    Whole numbers add up without rounding: a query's answer never depends on its company. A query that bytes
+    cannot hold, because it lies farther out than the samples of `learn`, is searched exactly.
+
+    Parameters
+    ----------
+    words : (M, d) in host memory.
+    query_scale, word_scale : r and s, what 1 stands for in a byte.
+    length : L, words on a shortlist.
+
+    Examples
+    --------
+    >>> words = torch.randn(1000, 8, generator=torch.Generator().manual_seed(0))
+    >>> shortlist = Shortlist(words, query_scale=0.05, word_scale=0.05, length=20)
+    >>> distances, indices = shortlist.search(words[:2], 1)
+    >>> indices.flatten()
+    tensor([0, 1])
+    """
+
+    def __init__(self, words: Tensor, query_scale: float, word_scale: float, length: int) -> None:
+        self.words, self.length = words, min(length, len(words))
+        self.query_scale, self.word_scale = query_scale, word_scale
+        self._centre = words.mean(dim=0)
+        self._centred = words - self._centre
+        self._offsets = self._centred.square().sum(dim=1) / -2
+        self._bytes = _to_bytes(self._centred / word_scale)
+        whole_offsets = (self._offsets.double() / (query_scale * word_scale)).round_()
+        # A key is the whole number above the word's own number, so that ordering keys orders words.
+        self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words))))
+        numbers = torch.arange(len(words))
+        self._key_offsets = (whole_offsets.long() * self._n_numbers + numbers).int()
+        longest = float(self._bytes.double().norm(dim=1).max())
+        room = 2**31 / self._n_numbers - 1 - float(whole_offsets.abs().max())
+        # Cauchy-Schwarz, and half a unit of rounding in each of the d values.
+        self._reach = room / max(longest, 1.0) - math.sqrt(words.shape[1]) / 2
+
+    @classmethod
+    def learn(cls, words: Tensor, samples: Tensor, k: int, recall: float = 0.999) -> Shortlist | None:
+        """Return a shortlist that holds this part of the ``k`` true nearest words of the samples (T, d).
+
+        None where a shortlist does not pay: fewer than 256 words, or a list longer than 32.
+        """
+        if not 0 < recall <= 1:
+            raise ValueError(f"recall={recall}; expected a part above 0 and at most 1.")
+        if len(words) < max(LEAST_WORDS, k) or len(samples) == 0:
+            return None
+        # Every n-th: samples often stand image by image.
+        samples = samples[:: -(-len(samples) // LEARNED_FROM)].cpu()
+        words = words.cpu().to(samples.dtype)
+        scales = _scales(words, samples)
+        if scales is None:
+            return None
+        every = cls(words, *scales, length=len(words))
+        length = every._length_for(samples, k, recall)
+        return None if length > LONGEST else cls(words, *scales, length=length)
+
+    def state(self) -> np.ndarray[Any, Any]:
+        """Return what was learned beside the words (3,); `restore` takes it."""
+        return np.array([self.query_scale, self.word_scale, self.length], dtype=np.float64)
+
+    @classmethod
+    def restore(cls, words: Tensor, state: np.ndarray[Any, Any]) -> Shortlist:
+        """Return the shortlist of these words (M, d) that has this `state`."""
+        query_scale, word_scale, length = state.tolist()
+        return cls(words, query_scale, word_scale, int(length))
+
+    def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Return squared distances and indices (T, k) of words near each query (T, d), nearest first."""
+        if not 1 <= k <= self.length:
+            raise ValueError(f"{k} nearest words were asked for; expected from 1 to length={self.length}.")
+        distances = queries.new_empty(len(queries), k)
+        indices = torch.empty(len(queries), k, dtype=torch.int64)
+        far = torch.zeros(len(queries), dtype=torch.bool)
+        keys = torch.empty(min(BLOCK, len(queries)), len(self.words), dtype=torch.int32)
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            for rows in slices(len(queries), BLOCK):
+                centred = queries[rows] - self._centre
+                lengths = torch.linalg.vector_norm(centred, dim=1)
+                scaled = centred / self.query_scale
+                far[rows] = self._beyond(scaled, lengths)
+                found = self._keys(_to_bytes(scaled), keys[: len(centred)])
+                candidates = self._best(found, pool)
+                scores = self._scores(centred, candidates)
+                best = scores.topk(k, dim=1)
+                indices[rows] = candidates.gather(1, best.indices)
+                distances[rows] = lengths.square()[:, None] - 2 * best.values
+        beyond = far.nonzero()[:, 0]
+        if len(beyond):
+            distances[beyond], indices[beyond] = nearest_by_products(queries[beyond], self.words, k)
+        return distances.clamp_(min=0), indices
+
+    def _beyond(self, scaled: Tensor, lengths: Tensor) -> Tensor:
+        """Return which queries bytes cannot hold, or whose keys might not fit into 32 bits."""
+        held = (scaled.amax(dim=1) < LARGEST + 0.5) & (scaled.amin(dim=1) > -LARGEST - 0.5)
+        return ~(held & (lengths <= self._reach * self.query_scale))
+
+    def _keys(self, queries: Tensor, out: Tensor) -> Tensor:
+        """Return (T, M) whole numbers that order the words for each query, each with its word's number."""
+        torch._int_mm(queries, self._bytes.T, out=out)
+        return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
+
+    def _best(self, keys: Tensor, pool: ThreadPoolExecutor) -> Tensor:
+        """Return (T, L) the words with the largest keys, in any order; the keys are used up."""
+        n_words = keys.shape[1]
+        # NumPy partitions whole numbers five times faster than topk selects, and lets other threads run.
+        array = keys.numpy()
+        step = -(-len(array) // torch.get_num_threads())
+        parts = [array[rows] for rows in slices(len(array), step)]
+        list(pool.map(lambda part: part.partition(n_words - self.length, axis=1), parts))
+        return (keys[:, n_words - self.length :] & (self._n_numbers - 1)).long()
+
+    def _scores(self, centred: Tensor, candidates: Tensor) -> Tensor:
+        """Return (T, L) x'b - |b|^2 / 2 of the candidates (T, L), in full precision."""
+        n_rows, length = candidates.shape
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that this is "in beta state"
+            wanted = torch.sparse_csr_tensor(
+                torch.arange(0, n_rows * length + 1, length),
+                candidates.flatten(),
+                centred.new_zeros(n_rows * length),
+                (n_rows, len(self.words)),
+                check_invariants=False,
+            )
+        # The only product in torch that visits chosen pairs without copying a word for each.
+        found = torch.sparse.sampled_addmm(wanted, centred, self._centred.T, beta=0.0)
+        return found.values().view(n_rows, length) + self._offsets[candidates]
+
+    def _length_for(self, samples: Tensor, k: int, recall: float) -> int:
+        """Return the shortest list that holds this part of the true neighbours of the samples."""
+        _, nearest = nearest_by_products(samples, self.words, k)
+        places = torch.empty(len(samples), k, dtype=torch.int64)
+        for rows in slices(len(samples), BLOCK):
+            queries = _to_bytes((samples[rows] - self._centre) / self.query_scale)
+            # Products of such small whole numbers are exact in double precision on every machine.
+            products = (queries.double() @ self._bytes.double().T).long()
+            keys = products * self._n_numbers + self._key_offsets
+            for column in range(k):
+                true = keys.gather(1, nearest[rows, column : column + 1])
+                places[rows, column] = (keys > true).sum(dim=1)
+        ordered = places.flatten().sort().values
+        last = max(1, math.ceil(recall * len(ordered))) - 1
+        return max(k, int(ordered[last]) + 1)
+
+
+def _to_bytes(values: Tensor) -> Tensor:
+    """Return the values rounded to bytes; they are used up."""
+    return values.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
+
+
+def _scales(words: Tensor, samples: Tensor) -> tuple[float, float] | None:
+    """Return the scales of queries and words, as fine as bytes and the room for keys allow."""
+    centre = words.mean(dim=0)
+    centred, queries = (words - centre).double(), (samples - centre).double()
+    peaks, lengths = queries.abs().amax(dim=1), queries.norm(dim=1)
+    query_scale = float(peaks.quantile(WITHIN_REACH)) / LARGEST
+    word_scale = float(centred.abs().max()) / LARGEST
+    if not (query_scale > 0 and word_scale > 0):
+        return None
+    longest = float(centred.norm(dim=1).max())
+    largest = (float(lengths.quantile(WITHIN_REACH)) * longest + longest**2 / 2) / (query_scale * word_scale)
+    rounding = math.sqrt(words.shape[1]) * (longest / word_scale + lengths.max().item() / query_scale)
+    room = 2**31 / 2 ** math.ceil(math.log2(max(2, len(words)))) - 1
+    wider = math.sqrt(max(1.0, (largest + rounding) / room))
+    return query_scale * wider, word_scale * wider
