@@ -45,7 +45,10 @@ def bars(monkeypatch):
         ("layer12.exemplars", "layer 12: exemplars"),
         ("layer2.bank", "layer 2: filter bank"),
         ("sift.words", "sift: words"),
-        ("vectors3", "vectors, part 3"),
+        ("layer1.vectors3", "layer 1: vectors, part 3"),
+        ("sift.vectors2", "sift: vectors, part 2"),
+        ("alexnet.vectors", "alexnet: vectors"),
+        ("centrist.source", "centrist: principal axes"),
         ("classifier", "classifier"),
         ("layer2.bank.more", "layer2.bank.more"),
         ("my layer2.bank", "my layer2.bank"),
@@ -78,13 +81,13 @@ def test_whatever_follows_ends_the_stage_first(capsys, clock, following):
     console.stage("classifier", found=False)
     clock[0] += 1
     {
-        "stage": lambda: console.stage("vectors1", found=True),
+        "stage": lambda: console.stage("sift.vectors1", found=True),
         "begin": lambda: console.begin("reading"),
         "say": lambda: console.say("Done."),
         "warn": lambda: console.warn(["a.jpg is no picture"]),
     }[following]()
     lines = {
-        "stage": ["vectors, part 1: found from an earlier run"],
+        "stage": ["sift: vectors, part 1: found from an earlier run"],
         "begin": [],
         "say": ["Done."],
         "warn": ["  - a.jpg is no picture"],

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
+from ddsfl.compute.device import spawn_seeds
 from ddsfl.images.reading import UnreadableImage
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_model, write_model
@@ -49,6 +50,12 @@ def test_it_learns(fitted):
     assert fitted.score(IMAGES, LABELS) > 0.9
     assert list(fitted.seconds_)[:3] == ["layer1.space", "layer1.exemplars", "layer1.bank"]
     assert fitted.training_["images_per_class"] == [4, 4, 4]
+
+
+def test_the_seed_of_words_depends_on_what_they_code_alone(fitted):
+    words_seed = spawn_seeds(fitted.seed_, 3)[1]
+    assert [coding.random_state for coding in fitted.codings_] == spawn_seeds(words_seed, 2)
+    assert spawn_seeds(words_seed, 1) == spawn_seeds(words_seed, 2)[:1]  # on which sharing relies
 
 
 def test_same_seed_same_model_and_another_seed_another(fitted):

@@ -16,8 +16,11 @@ _WORDS = (
     (r"layer(\d+)\.exemplars", r"layer \1: exemplars"),
     (r"layer(\d+)\.bank", r"layer \1: filter bank"),
     (r"layer(\d+)\.words", r"layer \1: words"),
+    (r"layer(\d+)\.vectors(\d+)", r"layer \1: vectors, part \2"),
     (r"(.+)\.words", r"\1: words"),
-    (r"vectors(\d+)", r"vectors, part \1"),
+    (r"(.+)\.source", r"\1: principal axes"),
+    (r"(.+)\.vectors(\d+)", r"\1: vectors, part \2"),
+    (r"(.+)\.vectors", r"\1: vectors"),
 )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from ddsfl.blocks import Block, n_words
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_filters, draw_objective, draw_sharing
@@ -26,6 +27,33 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     about.add_row("device", model.device_)
     about.add_row("C of the SVM", f"{model.classifier_.C_:g}")
 
+    tables = [about]
+    if "stack" in model.sources_:
+        tables.append(_layers_table(model))
+    blocks = Table("block", "descriptors", "coding", "words", "cells", "weight", title="Blocks")
+    for block, coding, weight in zip(model.settings_.blocks, model.codings_, model.weights_):
+        cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels) if block.coding else "-"
+        chosen = " (chosen)" if block.weight == "cv" else ""
+        blocks.add_row(
+            Text(block.name),
+            Text(_source_words(model, block)),
+            block.coding["method"] if block.coding else "-",
+            "-" if coding is None else str(n_words(coding)),
+            cells,
+            f"{weight:g}{chosen}",
+        )
+
+    classes = Table("class", "images", title="Classes")
+    for name, count in zip(model.classes_, training["images_per_class"]):
+        classes.add_row(Text(str(name)), str(count))
+
+    seconds = Table("stage", "seconds", title="Time")
+    for name, value in _by_kind(model.seconds_).items():
+        seconds.add_row(Text(name), f"{value:.1f}")
+    return [*tables, blocks, classes, seconds]
+
+
+def _layers_table(model: SceneClassifier) -> Table:
     layers = Table(
         "layer", "field", "step", "scales", "filters", "used by a class", "by several", title="Layers"
     )
@@ -42,28 +70,27 @@ def describe_model(model: SceneClassifier) -> list[Table]:
             str(int((users > 1).sum())),
         )
 
-    blocks = Table("block", "coding", "words", "cells", "weight", title="Blocks")
-    for block, coding in zip(model.settings_.blocks, model.codings_):
-        cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels)
-        blocks.add_row(
-            Text(block.name), block.coding["method"], str(len(coding.words_)), cells, f"{block.weight:g}"
-        )
+    return layers
 
-    classes = Table("class", "images", title="Classes")
-    for name, count in zip(model.classes_, training["images_per_class"]):
-        classes.add_row(Text(str(name)), str(count))
 
-    seconds = Table("stage", "seconds", title="Time")
-    for name, value in _by_kind(model.seconds_).items():
-        seconds.add_row(Text(name), f"{value:.1f}")
-    return [about, layers, blocks, classes, seconds]
+def _source_words(model: SceneClassifier, block: Block) -> str:
+    """Return what a block describes images by, for people."""
+    if block.source == "stack":
+        return f"layer {block.output + 1}"
+    method = model.settings_.source(block.source)["method"]
+    named = method if method == block.source else f"{block.source} ({method})"
+    network = model.networks_.get(block.source)
+    return f"{named} {network['file']} {network['fingerprint'][:12]}" if network else named
 
 
 def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
     """Draw filters, sharing and objective of each layer into ``folder``; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    files: list[Path] = []
+    if "stack" not in model.sources_:  # only learned layers can be seen
+        return files
     names = [str(name) for name in model.classes_]
-    stack, files = model.stack_, []
+    stack = model.stack_
     for index, pictures in enumerate(stack.pixel_filters_):
         layer = f"layer {index + 1}"
         path = folder / f"layer{index + 1}-filters.png"
@@ -96,6 +123,6 @@ def _by_kind(seconds: dict[str, float]) -> dict[str, float]:
     """Join the times of the parts of the encoding."""
     joined: dict[str, float] = {}
     for name, value in seconds.items():
-        kind = "vectors" if name.startswith("vectors") else name
+        kind = "vectors" if name.rpartition(".")[2].startswith("vectors") else name
         joined[kind] = joined.get(kind, 0.0) + value
     return joined

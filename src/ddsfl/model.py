@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,30 +15,25 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 import ddsfl
-from ddsfl.blocks import SAMPLES_A_WORD, Encoder, learn_words, sample_descriptors
+from ddsfl.blocks import Encoder, unit_vectors
 from ddsfl.classify.fusion import join_blocks
-from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_average_precision
-from ddsfl.coding.codebook import Codebook
-from ddsfl.compute.device import as_numpy, resolve_device, slices, spawn_seeds
-from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, slices
+from ddsfl.compute.stages import Stages
+from ddsfl.fitting import Fit
 from ddsfl.images.reading import ImageList
+from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
+from ddsfl.networks import check_networks, find_networks
 from ddsfl.patches.batching import Progress
 from ddsfl.presets import preset
 from ddsfl.settings import Settings, image_list
-from ddsfl.storage import (
-    classifier_arrays,
-    model_header,
-    model_tensors,
-    restore_classifier,
-    restore_model,
-)
+from ddsfl.storage import model_header, model_tensors, restore_model
 
-#: Training images encoded between two stored results; an interruption loses at most these.
-ENCODED_AT_ONCE = 200
+#: Images whose vectors are joined at once where no block looks at pixels.
+JOINED_AT_ONCE = 200
 
 Images = Sequence[Any] | ImageList
 
@@ -61,8 +55,9 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : names of the classes, sorted.
-    stack_ : the learned FilterStack.
-    codings_ : the fitted coding of each block.
+    sources_ : the descriptors by name; "stack" is the learned FilterStack.
+    codings_ : the fitted coding of each block; None where a block takes vectors as they are.
+    weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
     seconds_ : time of each stage of the fit.
     training_ : what it was trained on: number of images, images a class, fingerprint of the pixels.
@@ -133,30 +128,33 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             "n_images": len(images),
             "images_per_class": membership.sum(axis=0).tolist(),
         }
-        key = [settings.to_json(), self.training_, targets.tolist(), seed, ddsfl.__version__]
-        stages = Stages(checkpoints, key=key, report=report)
-        stack_seed, codebook_seed, svm_seed = spawn_seeds(seed, 3)
-
-        stack = FilterStack(settings.layers, device=self.device, random_state=stack_seed)
-        self.stack_ = stack.fit(images, membership, stages=stages, progress=progress)
-        self.codings_ = self._learn_words(images, stages, codebook_seed, progress)
-        vectors = self._training_vectors(images, stages, progress)
-        parameters = {**settings.classifier, "device": self.device, "random_state": svm_seed}
-        parameters["class_weight"] = self._numbered_weights(parameters.get("class_weight"))
-        classifier = LinearClassifier(**parameters)
-        state = stages.run("classifier", lambda: classifier_arrays(classifier.fit(vectors, targets)))
-        self.classifier_ = restore_classifier(classifier, state)
+        class_weight = self._numbered_weights(settings.classifier.get("class_weight"))
+        self.networks_, self.unchecked_ = find_networks(settings), set[str]()
+        keys = StageKeys(settings, images, targets, seed, self.networks_, ddsfl.__version__)
+        stages = Stages(checkpoints, key=keys, report=report)
+        fit = Fit(settings, images, targets, membership, seed, self.device, stages, progress)
+        self.sources_ = fit.learn_sources()
+        self.codings_ = fit.learn_codings(self.sources_)
+        vectors = fit.encode(self.sources_, self.codings_)
+        self.weights_, self.classifier_ = fit.classify(vectors, class_weight)
         self.seconds_ = dict(stages.seconds)
         self.device_ = str(resolve_device(self.device))
         return self
+
+    @property
+    def stack_(self) -> FilterStack:
+        """The learned layers."""
+        if "stack" not in self.sources_:
+            raise AttributeError("this model has no learned layers: no block has source='stack'.")
+        stack: FilterStack = self.sources_["stack"]
+        return stack
 
     def transform(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the joined vectors (n_images, width), which the linear SVM sees."""
         check_is_fitted(self, "classifier_")
         images = self._read(X, self.settings_)
-        encoder = self._encoder()
-        vectors = np.zeros((len(images), sum(encoder.widths)), dtype=np.float32)
-        for numbers, joined in self._joined(encoder, images, progress):
+        vectors = np.zeros((len(images), self.classifier_.n_features_in_), dtype=np.float32)
+        for numbers, joined in self._joined(images, progress):
             vectors[numbers] = as_numpy(joined)
         return vectors
 
@@ -201,8 +199,18 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         write_model(path, model_tensors(self), model_header(self))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str | torch.device = "auto") -> SceneClassifier:
-        """Read a model that ``save`` wrote, onto any device; nothing in the file is executed."""
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        device: str | torch.device = "auto",
+        sources: Mapping[str, str | os.PathLike[str]] | None = None,
+    ) -> SceneClassifier:
+        """Read a model that ``save`` wrote, onto any device; nothing in the file is executed.
+
+        ``sources`` says where the networks or tables of deep blocks are now, by the name of their source;
+        without it they are looked for where they were at training, when images are to be classified.
+        """
         tensors, header = read_model(path)
         try:
             model = cls(
@@ -211,10 +219,12 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
                 device=device,
                 random_state=header["random_state"],
             )
-            restore_model(model, tensors, header)
-            return model
+            restore_model(model, tensors, header, moved=sources or {})
         except (KeyError, TypeError, IndexError) as error:
             raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
+        if sources:
+            check_networks(model)
+        return model
 
     def _numbered_weights(self, class_weight: Any) -> Any:
         """Return class weights by class number, as the SVM knows the classes."""
@@ -228,77 +238,44 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             )
         return {numbers[str(name)]: weight for name, weight in class_weight.items()}
 
-    def _learn_words(
-        self, images: ImageList, stages: Stages, seed: int, progress: Progress | None
-    ) -> list[Codebook]:
-        """Learn the words of each block from descriptors drawn in one pass over the images."""
-        device = resolve_device(self.device)
+    def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
+        """Yield (image numbers, joined vectors on the device) in batches."""
+        settings, device = self.settings_, resolve_device(self.device)
+        check_networks(self)
+        known: dict[str, Tensor] = {}
+        coded = []
+        for block, coding in zip(settings.blocks, self.codings_):
+            if settings.kind(block) == "deep":
+                raw = self.sources_[block.source].vectors(images.sources, progress)
+                known[block.name] = unit_vectors(as_tensor(raw, device), block.power)
+            else:
+                coded.append((block, coding))
 
-        @cache  # drawn once, and only if the words of some block were not found stored
-        def samples() -> list[Tensor]:
-            n_words = max(coding.get_params()["n_words"] for coding in codings)
-            return sample_descriptors(
-                images,
-                self.stack_,
-                device=device,
-                seed=seed,
-                n_samples=SAMPLES_A_WORD * n_words,
-                progress=progress,
-            )
+        def batches() -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+            if coded:
+                blocks, codings = zip(*coded)
+                for numbers, vectors in Encoder(self.sources_, blocks, codings, device).encode(
+                    images, progress
+                ):
+                    yield numbers, {block.name: part for block, part in zip(blocks, vectors)}
+            else:  # nothing asks for pixels
+                for part in slices(len(images), JOINED_AT_ONCE):
+                    yield list(range(part.start, part.stop)), {}
 
-        blocks = self.settings_.blocks
-        seeds = spawn_seeds(seed, len(blocks))
-        codings = [block.make_coding(self.device, block_seed) for block, block_seed in zip(blocks, seeds)]
-        for block, coding in zip(blocks, codings):
-
-            def learn(coding: Codebook = coding, output: int = block.output) -> Arrays:
-                return {"words": learn_words(coding, samples()[output])}
-
-            coding.words_ = stages.run(f"{block.name}.words", learn)["words"]
-            coding.n_features_in_ = coding.words_.shape[1]
-        return codings
-
-    def _training_vectors(
-        self, images: ImageList, stages: Stages, progress: Progress | None
-    ) -> np.ndarray[Any, Any]:
-        """Return the joined vectors of the training images, a stored part at a time."""
-        encoder = self._encoder()
-        vectors = np.zeros((len(images), sum(encoder.widths)), dtype=np.float32)
-        for number, part in enumerate(slices(len(images), ENCODED_AT_ONCE)):
-
-            def encode(part: slice = part) -> Arrays:
-                def shifted(done: int, _: int) -> None:
-                    if progress is not None:
-                        progress(part.start + done, len(images))
-
-                for numbers, joined in self._joined(encoder, images[part], shifted):
-                    vectors[part][numbers] = as_numpy(joined)
-                return {"vectors": vectors[part]}
-
-            vectors[part] = stages.run(f"vectors{number + 1}", encode)["vectors"]
-        return vectors
-
-    def _encoder(self) -> Encoder:
-        device = resolve_device(self.device)
-        return Encoder({"stack": self.stack_}, self.settings_.blocks, self.codings_, device)
-
-    def _joined(
-        self, encoder: Encoder, images: Sequence[Tensor], progress: Progress | None
-    ) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield (image numbers, joined vectors) in batches."""
-        weights = [block.weight for block in encoder.blocks]
-        for numbers, vectors in encoder.encode(images, progress):
-            yield numbers, join_blocks(vectors, weights)
+        for numbers, found in batches():
+            found |= {name: vectors[numbers] for name, vectors in known.items()}
+            yield numbers, join_blocks([found[block.name] for block in settings.blocks], self.weights_)
 
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
         """Return what a method of the classifier gives, batch by batch: vectors are not kept."""
         check_is_fitted(self, "classifier_")
         images = self._read(X, self.settings_)
-        rows: list[Any] = [None] * len(images)
-        for numbers, joined in self._joined(self._encoder(), images, progress):
-            for number, row in zip(numbers, getattr(self.classifier_, method)(as_numpy(joined))):
-                rows[number] = row
-        return np.array(rows)
+        order: list[int] = []
+        outputs: list[Tensor] = []
+        for numbers, joined in self._joined(images, progress):
+            order += numbers
+            outputs.append(getattr(self.classifier_, method)(joined))
+        return as_numpy(torch.cat(outputs))[np.argsort(order)]
 
     @staticmethod
     def _read(X: Images, settings: Settings) -> ImageList:

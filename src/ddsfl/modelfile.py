@@ -17,7 +17,9 @@ from safetensors.numpy import load_file, save
 from ddsfl.compute.stages import write_whole
 
 FORMAT = "ddsfl model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+#: Format 1 knew no descriptors but the learned layers; what it lacks has a default.
+READABLE = (1, 2)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
 _LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")
@@ -107,12 +109,12 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     if foreign:
         raise ModelFileError(f"{path} is a safetensors file, but no ddsfl model.")
     found = header.get("format_version")
-    if found != FORMAT_VERSION:
+    if found not in READABLE:
         newer = isinstance(found, int) and found > FORMAT_VERSION
         advice = "update ddsfl to read it" if newer else "train the model again"
         raise ModelFileError(
-            f"{path} has model format {found}, {'newer' if newer else 'older'} than the format "
-            f"{FORMAT_VERSION} that this ddsfl reads; {advice}."
+            f"{path} has model format {found}, {'newer' if newer else 'older'} than the formats "
+            f"{READABLE[0]} to {FORMAT_VERSION} that this ddsfl reads; {advice}."
         )
     if size < end:
         raise ModelFileError(f"{path} is cut off: it has {size} bytes of {end}.")
