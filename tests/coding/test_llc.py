@@ -80,11 +80,67 @@ def test_elimination_solves_each_system():
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"n_neighbors": 9}, "n_neighbors=9"), ({"regularisation": 0}, "regularisation=0")],
+    [
+        ({"n_neighbors": 9}, "n_neighbors=9"),
+        ({"regularisation": 0}, "regularisation=0"),
+        ({"search": "slow"}, "search='slow' is not known; expected 'fast' or 'exact'"),
+    ],
 )
 def test_bad_settings_are_named(settings, message):
     with pytest.raises(ValueError, match=message):
         LLC(n_words=8, device="cpu").set_params(**settings).fit(np.zeros((20, 2)))
+
+
+@pytest.fixture(scope="module")
+def many_words():
+    X = unit_rows(np.random.default_rng(7), 900, 20).astype(np.float32)
+    return LLC(n_words=300, max_iter=2, device="cpu", random_state=0).fit(X[::2]), torch.from_numpy(X[1::2])
+
+
+def test_fast_codes_are_nearly_the_exact_ones(many_words):
+    fitted, X = many_words
+    fast, exact = (fitted.set_params(search=search).encode(X) for search in ("fast", "exact"))
+    same = (fast.indices.sort(dim=1).values == exact.indices.sort(dim=1).values).all(dim=1)
+    assert same.float().mean() > 0.97
+    torch.testing.assert_close(fast.dense(300)[same], exact.dense(300)[same], atol=1e-4, rtol=1e-3)
+    torch.testing.assert_close(fast.values.sum(dim=1), torch.ones(len(X)))
+
+
+def uses_a_shortlist(coding, like):
+    return coding.coder(like).keywords["shortlist"] is not None
+
+
+def test_what_was_learned_goes_into_arrays_and_back(many_words, monkeypatch):
+    monkeypatch.setattr("ddsfl.coding.llc.byte_products_are_fast", lambda: True)
+    fitted, X = many_words
+    fitted.set_params(search="fast")
+    state = fitted.state()
+    assert {name: array.shape for name, array in state.items()} == {"words": (300, 20), "shortlist": (3,)}
+    again = LLC(n_words=300, device="cpu").restore(state)
+    assert uses_a_shortlist(again, X)
+    np.testing.assert_array_equal(again.transform(X.numpy()), fitted.transform(X.numpy()))
+    words_alone = LLC(n_words=300, device="cpu").restore({"words": state["words"]})
+    assert not uses_a_shortlist(words_alone, X)
+    given = LLC(n_words=300, device="cpu")
+    given.words_ = state["words"]
+    assert not uses_a_shortlist(given, X)
+    assert len(given.state()["shortlist"]) == 0
+    with pytest.raises(KeyError, match="words"):
+        LLC().restore({})
+
+
+def test_the_search_is_exact_where_asked_for_and_where_bytes_do_not_pay(many_words, monkeypatch):
+    fitted, X = many_words
+    monkeypatch.setattr("ddsfl.coding.llc.byte_products_are_fast", lambda: True)
+    assert uses_a_shortlist(fitted.set_params(search="fast", n_neighbors=5), X)
+    assert not uses_a_shortlist(fitted.set_params(search="exact"), X)
+    # More neighbours than the list was learned for.
+    assert not uses_a_shortlist(fitted.set_params(search="fast", n_neighbors=50), X)
+    fitted.set_params(n_neighbors=5)
+    monkeypatch.setattr("ddsfl.coding.llc.byte_products_are_fast", lambda: False)
+    assert not uses_a_shortlist(fitted, X)
+    exact = LLC(n_words=300, max_iter=1, search="exact", device="cpu", random_state=0).fit(X)
+    assert len(exact.shortlist_) == 0
 
 
 @parametrize_with_checks([LLC(n_words=4, n_neighbors=2, device="cpu", random_state=0)])
