@@ -35,10 +35,11 @@ class DenseSIFT(BaseEstimator):
     step : distance of patches in pixels of the scaled image; 3 in the paper.
     smoothing : standard deviation in pixels of the Gaussian before the gradients; 0 is none. 0.8 is what
         the dense SIFT of spatial pyramids (Lazebnik et al., CVPR 2006) and of LLC use.
-    threshold : least length of a descriptor that is brought to unit length. The weighted sum of
-        differences I(x + 1) - I(x - 1) of pixels in [0, 1] is measured. What is shorter, sky or a wall,
-        is divided by the threshold instead: it keeps its small contrast and comes to lie near zero, where
-        unit length would make noise as loud as edges.
+    threshold : least length of a descriptor that is brought to unit length, measured as the weighted sum of
+        differences I(x + 1) - I(x - 1) of pixels in [0, 1]. What is shorter, sky or a wall, is divided by
+        the threshold instead: it keeps its small contrast and comes to lie near zero, where unit length
+        would make noise as loud as edges. LLC's code has 1; on 600 images of Scene 15 (LLC with 512 words,
+        six splits with a spread of 2 points) 1 gave 68.1 %, 0.3 gave 69.6 %, 0.1 gave 68.8 % and none 69.1 %.
     device : "auto", "cpu" or "cuda".
 
     Examples
@@ -61,7 +62,7 @@ class DenseSIFT(BaseEstimator):
         n_scales: int = 6,
         step: int = 3,
         smoothing: float = 0.8,
-        threshold: float = 1.0,
+        threshold: float = 0.3,
         device: str | torch.device = "auto",
     ) -> None:
         self.n_scales = n_scales
