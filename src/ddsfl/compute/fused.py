@@ -9,6 +9,8 @@ Points whose distances agree to the rounding of half precision may then still st
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -33,9 +35,28 @@ def has_triton() -> bool:
     return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
 
 
+_allowed = True
+
+
+@contextmanager
+def plain_path() -> Iterator[None]:
+    """Compute by plain torch in full precision meanwhile, to compare with.
+
+    >>> with plain_path():
+    ...     can_fuse(torch.zeros(1, 1), 1)
+    False
+    """
+    global _allowed
+    before, _allowed = _allowed, False
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
 def can_fuse(tensor: Tensor, k: int) -> bool:
     """Return whether `fused_nearest` serves tensors like this one."""
-    return tensor.is_cuda and tensor.dtype == torch.float32 and k <= 32 and has_triton()
+    return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and k <= 32 and has_triton()
 
 
 def halve_rows(rows: Tensor, centre: Tensor, multiple: int) -> tuple[Tensor, Tensor]:

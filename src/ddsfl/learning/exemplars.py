@@ -26,10 +26,11 @@ from ddsfl.learning.clusters import nearest_to_centre, refine, split_halves, sta
 from ddsfl.learning.reaching import reaching, reaching_score
 
 
-class _ExemplarSelector(BaseEstimator):
-    """What both selectors share: labels are needed, and the choice has one form."""
+class ExemplarSelector(BaseEstimator):
+    """What all selectors share: labels are needed, and the choice has one form."""
 
-    def _store(self, candidates: Candidates, support: Tensor) -> None:
+    def store(self, candidates: Candidates, support: Tensor) -> None:
+        """Set ``support_`` and ``indices_`` in the order of the caller's patches."""
         self.support_ = candidates.in_callers_order(support, False)
         self.indices_ = np.flatnonzero(self.support_.any(1))
 
@@ -39,7 +40,7 @@ class _ExemplarSelector(BaseEstimator):
         return tags
 
 
-class NearestExemplars(_ExemplarSelector):
+class NearestExemplars(ExemplarSelector):
     """Keep the patches of each class that patches of other classes hardly reach.
 
     The coverage set of a patch are its nearest patches (of other images). A patch that stands in
@@ -138,11 +139,11 @@ class NearestExemplars(_ExemplarSelector):
         self.scores_ = candidates.in_callers_order(scores, torch.nan)
         self.reaching_number_ = candidates.in_callers_order(number, 0)
         self.reaching_distance_ = candidates.in_callers_order(distance, 0.0)
-        self._store(candidates, support)
+        self.store(candidates, support)
         return self
 
 
-class SvmExemplars(_ExemplarSelector):
+class SvmExemplars(ExemplarSelector):
     """Keep one patch of each cluster that a linear SVM tells from most other classes.
 
     Each class is clustered by k-means on one half of its images. An SVM a cluster, trained against
@@ -277,7 +278,7 @@ class SvmExemplars(_ExemplarSelector):
         self.n_clusters_ = as_numpy(torch.stack([before, after], 1))
         support = torch.zeros_like(membership)
         support[nearest_to_centre(patches, clusters), clusters.labels] = True
-        self._store(candidates, support)
+        self.store(candidates, support)
         return self
 
     def _check_settings(self) -> None:

@@ -22,14 +22,16 @@ from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_fie
 from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.labels import class_membership
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
+from ddsfl.learning.random_exemplars import RandomExemplars
 from ddsfl.patches.batching import Progress
 from ddsfl.patches.geometry import centres, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
 
-SELECTORS: Mapping[str, type[NearestExemplars] | type[SvmExemplars]] = {
+SELECTORS: Mapping[str, type[NearestExemplars] | type[SvmExemplars] | type[RandomExemplars]] = {
     "nearest": NearestExemplars,
     "svm": SvmExemplars,
+    "random": RandomExemplars,
 }
 
 

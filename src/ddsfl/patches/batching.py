@@ -10,7 +10,7 @@ from torch import Tensor
 from ddsfl.images.reading import batches
 
 #: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
-BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**21}
+BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
 #: Images among which like shapes are sought, and decoded ahead of the computation: larger batches leave
 #: more of themselves empty unless there are more to choose from.
 READ_AHEAD = {"cpu": 128, "cuda": 512}

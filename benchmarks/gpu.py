@@ -1,0 +1,256 @@
+"""`python -m benchmarks.gpu`: CUDA paths beside the plain path and the bare matrix products of one run.
+
+    PYTHONPATH=src python -m benchmarks.gpu [--images FOLDER] [--split FOLDER]
+
+``--images`` is a folder of class folders whose images are encoded (noise images otherwise); ``--split`` is
+one too: a classifier is trained on 100 images a class and tested on the rest, from the files to the accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.blocks import Encoder
+from ddsfl.coding.llc import LLC
+from ddsfl.compute.fused import fused_nearest, plain_path
+from ddsfl.compute.knn import nearest_within
+from ddsfl.compute.products import nearest_by_products
+from ddsfl.images.folders import find_images
+from ddsfl.images.reading import ImageList
+from ddsfl.learning.bank import FilterBank
+from ddsfl.learning.inputs import InputDrawer
+from ddsfl.learning.stack import FilterStack
+from ddsfl.presets import preset
+
+CUDA = torch.device("cuda")
+FULL, COVERAGE = 600_000, 75
+
+
+def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
+    """Median time of a call, after one that is not counted."""
+    run()
+    times = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2]
+
+
+def gigabytes_of(run: Callable[[], Any]) -> float:
+    """Peak device memory of a call beside what was there before."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 1e9
+
+
+def bare(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
+    """Seconds of one matrix product, of a part of the rows where the result would be large."""
+    part = min(rows, 2**31 // columns)
+    left = torch.randn(part, inner, device=CUDA).to(dtype)
+    right = torch.randn(columns, inner, device=CUDA).to(dtype)
+    out = torch.empty(part, columns, device=CUDA, dtype=dtype)
+    return seconds(lambda: torch.mm(left, right.T, out=out)) * rows / part
+
+
+def unit(rows: int, width: int) -> Tensor:
+    return torch.nn.functional.normalize(torch.randn(rows, width, device=CUDA).abs(), dim=1)
+
+
+def words() -> None:
+    print("\n== the 5 nearest of M words, 500,000 descriptors of 400 values")
+    print(
+        f"{'words':>6}{'fused ms':>10}{'plain ms':>10}{'bare half ms':>14}{'bare float ms':>15}{'recall':>9}"
+    )
+    rows = unit(500_000, 400)
+    for n_words in (1000, 2000, 4000, 8000):
+        points = unit(n_words, 400)
+        fused = seconds(partial(fused_nearest, rows, points, 5))
+        with plain_path():
+            plain = seconds(partial(nearest_by_products, rows, points, 5), 1)
+        found = fused_nearest(rows[:5000], points, 5)[1]
+        true = torch.cdist(rows[:5000].double(), points.double()).topk(5, dim=1, largest=False).indices
+        recall = (found[:, :, None] == true[:, None, :]).any(dim=2).float().mean()
+        half, full = (bare(len(rows), 400, n_words, kind) for kind in (torch.float16, torch.float32))
+        numbers = f"{1e3 * fused:>10.1f}{1e3 * plain:>10.1f}{1e3 * half:>14.1f}{1e3 * full:>15.1f}"
+        print(f"{n_words:>6}{numbers}{float(recall):>9.5f}")
+
+
+def coverage(images: Sequence[Tensor]) -> None:
+    """The search behind nearest-neighbour exemplars at full size, on patches of the images."""
+    settings = preset("paper")
+    drawer = InputDrawer(images, settings.layers, [], device=CUDA, seed=0)
+    drawn = drawer.draw(drawer.learn_space(), -(-FULL // len(images)))
+    points, groups = drawn.projected[:FULL], drawn.images[:FULL].to(CUDA)
+    membership = torch.eye(15, dtype=torch.bool, device=CUDA)[groups % 15]
+
+    def search() -> Any:
+        return nearest_within(points, COVERAGE, groups=groups, membership=membership)
+
+    took, memory, found = seconds(search, 1), gigabytes_of(search), search()
+    rows = torch.randperm(len(points), device=CUDA)[:256]
+    distances = torch.cdist(points[rows].double(), points.double()).square()
+    distances[groups[rows, None] == groups] = torch.inf
+    true = distances.topk(COVERAGE, dim=1, largest=False)
+    same = (found.indices[rows, :, None] == true.indices[:, None, :]).any(dim=2).double().mean()
+    error = ((found.distances[rows] - true.values).abs() / true.values).max()
+    product = bare(len(points), points.shape[1], len(points), torch.float16)
+    print(f"\n== coverage search, {len(points):,} x {points.shape[1]}, k = {COVERAGE}")
+    print(f"{took:.2f} s, {memory:.2f} GB beside X; bare half-precision products {product:.2f} s")
+    print(f"256 rows against float64: {100 * float(same):.3f} % of the neighbours, distances to {error:.1e}")
+
+
+def small_stack(images: Sequence[Tensor], n_layers: int, **bank: Any) -> FilterStack:
+    """A stack of the paper's layers, learned for a few steps only: encoding costs the same."""
+    few = {"max_iter": 20, "gamma": 0.0, "eta": 0.0, **bank}
+    layers = [
+        dataclasses.replace(layer, patches_per_image=100, bank={**layer.bank, **few})
+        for layer in preset("paper").layers[:n_layers]
+    ]
+    some = images[:: max(1, len(images) // 100)]
+    return FilterStack(layers, device="cuda", random_state=0).fit(some, np.arange(len(some)) % 2)
+
+
+def encoder(images: Sequence[Tensor], stack: FilterStack, n_words: int = 2000) -> Encoder:
+    codings = []
+    for described in stack.describe([images[0], images[len(images) // 2], images[len(images) - 1]]):
+        coding = LLC(n_words=n_words, device="cuda")
+        # Words that repeat cost the same as words that differ.
+        picked = torch.randint(0, len(described), (n_words,), generator=torch.Generator().manual_seed(0))
+        coding.words_ = described.vectors[picked.to(CUDA)].cpu().numpy()
+        codings.append(coding)
+    blocks = preset("paper").blocks[: len(stack.layers)]
+    return Encoder({"stack": stack}, blocks, codings, CUDA)
+
+
+def encode(encoder: Encoder, images: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    for _, vectors in encoder.encode(images):
+        yield vectors
+
+
+def consume(encoder: Encoder, images: Sequence[Tensor]) -> None:
+    for _ in encode(encoder, images):
+        pass
+
+
+def encoding(images: Sequence[Tensor]) -> None:
+    print(f"\n== encoding {len(images)} decoded images, preset paper")
+    for n_layers in (1, 3):
+        stack = small_stack(images, n_layers)
+        coder = encoder(images, stack)
+        rates = {}
+        for name, path in (("fused", nullcontext()), ("plain", plain_path())):
+            with path:
+                rates[name] = len(images) / seconds(partial(consume, coder, images), 1)
+        memory = gigabytes_of(partial(consume, coder, images))
+        print(
+            f"layers 1 to {n_layers}: fused {rates['fused']:.0f} images/s, plain {rates['plain']:.0f}; "
+            f"peak {memory:.2f} GB"
+        )
+        if n_layers == 1:
+            some = [images[number] for number in range(0, len(images), max(1, len(images) // 200))]
+            rows = sum(len(part) for image in some for part in stack.describe([image])) / len(some)
+            limit = bare(round(rows * 60), 256, 400, torch.float16)
+            limit = (limit + bare(round(rows * 60), 400, 2000, torch.float16)) / 60
+            share = rates["fused"] * limit
+            print(f"  {rows:.0f} descriptors an image; bare half products allow {1 / limit:.0f} images/s")
+            print(f"  reached {100 * share:.1f} % of that")
+            with plain_path():
+                plain = torch.cat([vectors[0] for vectors in encode(coder, some[:64])])
+            fused = torch.cat([vectors[0] for vectors in encode(coder, some[:64])])
+            print(f"  cosine of fused and plain vectors: least {float((fused * plain).sum(1).min()):.6f}")
+
+
+def growth(images: Sequence[Tensor]) -> None:
+    print("\n== growth of layer 1")
+    stack = small_stack(images, 1)
+    coder = encoder(images, stack)
+    quarter = len(images) // 4
+    for times in (1, 2, 4):
+        some = [images[number] for number in range(quarter * times)]
+        took = seconds(partial(consume, coder, some), 1)
+        memory = gigabytes_of(partial(consume, coder, some))
+        print(f"{len(some):>5} images: {took:.2f} s, {memory:.2f} GB")
+    some = [images[number] for number in range(quarter)]
+    for n_words in (1000, 2000, 4000, 8000):
+        coder = encoder(images, stack, n_words)
+        rate = len(some) / seconds(partial(consume, coder, some), 1)
+        print(f"{n_words:>5} words: {rate:.0f} images/s")
+    for n_filters in (128, 400, 1024, 2048):
+        coder = encoder(images, small_stack(images, 1, n_filters=n_filters))
+        rate = len(some) / seconds(partial(consume, coder, some), 1)
+        print(f"{n_filters:>5} filters: {rate:.0f} images/s")
+    X = torch.randn(60_000, 256, device=CUDA) / 16
+    for n_classes in (15, 67, 200):
+        labels = np.arange(len(X)) % n_classes
+        bank = FilterBank(400, max_iter=20, rounds=1, round_iter=20, random_state=0, device="cuda")
+        took = seconds(partial(bank.fit, X, labels), 1)
+        print(f"{n_classes:>5} classes: {took:.2f} s to learn 400 filters in 40 steps from 60,000 patches")
+
+
+def one_split(folder: str) -> None:
+    """From JPEG files to accuracy, through the same code as `ddsfl evaluate`."""
+    from ddsfl import SceneClassifier
+    from ddsfl.experiments.protocols import random_splits
+
+    start = time.perf_counter()
+    found = find_images(folder)
+    split = random_splits([str(label) for label in found.labels], n_train=100, n_splits=1, seed=0)[0]
+    paths, labels = np.array(found.paths, dtype=object), np.array(found.labels)
+    torch.cuda.reset_peak_memory_stats()
+    model = SceneClassifier("paper", device="cuda", random_state=0)
+    model.fit(list(paths[split.train]), labels[split.train])
+    trained = time.perf_counter()
+    predicted = model.predict(list(paths[split.test]))
+    done = time.perf_counter()
+    right = predicted == labels[split.test]
+    by_class = [right[labels[split.test] == name].mean() for name in model.classes_]
+    print(f"\n== one split of {folder}, preset paper, from the files to the accuracy")
+    print(
+        f"{done - start:.1f} s ({trained - start:.1f} s to train on {len(split.train)} images, "
+        f"{done - trained:.1f} s to predict {len(split.test)}); mean class accuracy "
+        f"{100 * np.mean(by_class):.2f}; peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB"
+    )
+    print("  " + ", ".join(f"{name} {took:.1f}" for name, took in model.seconds_.items() if took >= 0.1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--images", help="folder of class folders to encode")
+    parser.add_argument("--split", help="folder of class folders for one whole split")
+    arguments = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {commit.strip() or 'unknown'}")
+    if arguments.images:
+        images: Sequence[Tensor] = ImageList(find_images(arguments.images).paths, min_side=64)
+        images = [images[number] for number in range(len(images))]
+    else:
+        draw = torch.Generator().manual_seed(0)
+        images = [
+            torch.randint(0, 256, (1, 240, 300), dtype=torch.uint8, generator=draw) for _ in range(1000)
+        ]
+    words()
+    coverage(images)
+    encoding(images)
+    growth(images)
+    if arguments.split:
+        one_split(arguments.split)
+
+
+if __name__ == "__main__":
+    main()

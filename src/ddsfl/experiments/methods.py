@@ -1,0 +1,114 @@
+"""The methods of the tables by name: rival descriptors, learned layers, networks and what joins them.
+
+A name is built of parts: ``sift``, ``rica-2layers``, ``ddsfl-3layers``, ``ddsfl-2layers:svm``,
+``ddsfl-3layers+alexnet_pool5``. Everything but what a row varies comes from preset `paper`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ddsfl.blocks import Block
+from ddsfl.descriptors.registry import METHODS as DESCRIPTORS
+from ddsfl.presets import LLC, PRESETS, preset
+from ddsfl.settings import Settings
+
+#: Where the files of networks are, by the name that methods call them.
+NetworkFiles = Mapping[str, str | os.PathLike[str]]
+
+#: What learns the filters: changes of every layer's bank.
+LEARNING: Mapping[str, Mapping[str, Any]] = {
+    "random": {"gamma": 0.0, "eta": 0.0, "max_iter": 0},
+    "rica": {"gamma": 0.0, "eta": 0.0},
+    "ddsfl": {},
+}
+
+#: What a row of an ablation changes: values by path.
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "sharing": {"layers.bank.eta": 0.0},
+    "sharing-alone": {
+        "layers.bank.eta": 0.0,
+        "layers.bank.reconstruction": 0.0,
+        "layers.bank.lambda1": 0.0,
+    },
+    "any-patches": {"layers.exemplars": {"method": "random", "fraction": 0.1}},
+    "svm": {"layers.exemplars": {"method": "svm"}},
+    "as-printed": {"layers.bank.margin": 1.0, "layers.bank.eta": 1.0},
+    "llc-average": {"blocks.pooling": "average"},
+    "vq-max": {"blocks.coding": {"method": "vq", "n_words": LLC["n_words"]}},
+    "vq-average": {
+        "blocks.coding": {"method": "vq", "n_words": LLC["n_words"]},
+        "blocks.pooling": "average",
+    },
+    "lab": {"colour": "lab"},
+}
+
+
+def method(name: str, networks: NetworkFiles | None = None) -> Settings:
+    """Return the settings of a method.
+
+    Parameters
+    ----------
+    name : parts joined by "+": a preset, a descriptor, LEARNING-Nlayers (with :VARIANT or :dN for N
+        filters), or one of ``networks``.
+    networks : ONNX files by name.
+
+    >>> [block.name for block in method("rica-2layers+sift").blocks]
+    ['layer1', 'layer2', 'sift']
+    >>> method("ddsfl-1layer:d128").layers[0].bank["n_filters"]
+    128
+    """
+    parts = [_part(part, networks or {}) for part in name.split("+")]
+    whole = parts[0]
+    for part in parts[1:]:
+        names = {block.name for block in whole.blocks} & {block.name for block in part.blocks}
+        if names:
+            raise ValueError(f"method {name!r} joins {', '.join(sorted(names))} twice.")
+        # What is added is weighed by cross-validation against what was there.
+        added = tuple(dataclasses.replace(block, weight="cv") for block in part.blocks)
+        whole = dataclasses.replace(
+            whole,
+            layers=whole.layers or part.layers,
+            sources={**whole.sources, **part.sources},
+            blocks=(*whole.blocks, *added),
+        )
+    return whole
+
+
+def _part(name: str, networks: NetworkFiles) -> Settings:
+    if name in PRESETS:
+        return preset(name)
+    if name in networks:
+        source = {"method": "onnx", "path": os.fspath(networks[name])}
+        return _single(Block(name, source=name, coding=None), {name: source})
+    if name in DESCRIPTORS and DESCRIPTORS[name].kind != "deep":
+        coding = LLC if DESCRIPTORS[name].kind == "local" else None
+        return _single(Block(name, source=name, coding=coding))
+    match = re.fullmatch(r"(random|rica|ddsfl)-([123])layers?(?::([a-z0-9-]+))?", name)
+    if match is None:
+        learned = ", ".join(f"{kind}-3layers" for kind in LEARNING)
+        known = [*PRESETS, *(key for key, value in DESCRIPTORS.items() if value.kind != "deep"), *networks]
+        raise ValueError(f"method {name!r} is unknown; expected {learned} or {', '.join(known)}.")
+    return _learned(match[1], int(match[2]), match[3])
+
+
+def _learned(kind: str, n_layers: int, variant: str | None) -> Settings:
+    whole = preset("paper")
+    settings = dataclasses.replace(whole, layers=whole.layers[:n_layers], blocks=whole.blocks[:n_layers])
+    changes = {f"layers.bank.{key}": value for key, value in LEARNING[kind].items()}
+    if variant is not None and re.fullmatch(r"d\d+", variant):
+        changes["layers.bank.n_filters"] = int(variant[1:])
+    elif variant is not None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant {variant!r} is unknown; expected dN or one of {', '.join(VARIANTS)}.")
+        changes |= VARIANTS[variant]
+    return settings.change(changes)
+
+
+def _single(block: Block, sources: Mapping[str, Any] | None = None) -> Settings:
+    whole = preset("paper")
+    return dataclasses.replace(whole, layers=(), sources=sources or {}, blocks=(block,))

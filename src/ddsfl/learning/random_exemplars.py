@@ -1,0 +1,71 @@
+"""Patches chosen blindly: what every choice of exemplars has to beat."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from ddsfl.compute.device import make_generator
+from ddsfl.learning.candidates import read_candidates
+from ddsfl.learning.exemplars import ExemplarSelector
+
+
+class RandomExemplars(ExemplarSelector):
+    """Keep patches of each class at random.
+
+    As many as `NearestExemplars` would keep: a comparison then shows what the choice is worth, not what
+    more patches are worth.
+
+    Parameters
+    ----------
+    fraction : share of the patches of each class that become its exemplars, in (0, 1]; at least one.
+    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+    random_state : seed of the choice.
+
+    Attributes
+    ----------
+    support_ : (N, C) bool, which patch is an exemplar of which class.
+    indices_ : the patches that are an exemplar of any class, in rising order.
+    classes_ : the classes, in the order of the columns.
+    n_features_in_ : inputs a patch.
+
+    Examples
+    --------
+    >>> X, y = np.arange(20.0)[:, None], np.repeat(["coast", "street"], 10)
+    >>> RandomExemplars(fraction=0.3, random_state=0).fit(X, y).support_.sum(axis=0)
+    array([3, 3])
+    """
+
+    def __init__(
+        self,
+        fraction: float = 0.1,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.fraction = fraction
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike | Tensor,
+        groups: ArrayLike | Tensor | None = None,
+    ) -> Self:
+        """Choose among the patches X (N, P) with labels y; ``groups`` are checked and play no part."""
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction={self.fraction!r}; expected a number in (0, 1].")
+        candidates = read_candidates(self, X, y, groups)
+        generator = make_generator(self.random_state)
+        support = torch.zeros_like(candidates.membership)
+        for label, member in enumerate(candidates.membership.T):
+            own = member.nonzero().squeeze(1)
+            count = max(1, round(self.fraction * len(own)))
+            chosen = torch.randperm(len(own), generator=generator)[:count]
+            support[own[chosen.to(own.device)], label] = True
+        self.store(candidates, support)
+        return self
