@@ -85,9 +85,10 @@ def test_grids_that_nest_cost_one_pass(monkeypatch):
     monkeypatch.setattr(fisher_sums, "sum_groups", counted)
     vectors, shapes = draw_vectors(4, 30), torch.tensor([[10, 10]] * 3)
     batch = LocalDescriptors(vectors, 3 * vectors[:, :2], torch.arange(30) % 3, shapes)
-    pooled = pool_gradients(vectors, batch, ((1, 1), (2, 1), (1, 1), (4, 2), (3, 1)), make_space(vectors))
-    assert passes == [3 * 8, 3 * 3]
-    assert pooled.shape == (3, 15, 2 * N_GAUSSIANS * N_KEPT)
+    levels = ((1, 1), (2, 1), (1, 1), (4, 2), (2, 3), (3, 1))  # 2 x 3 and 4 x 2 nest in rows alone
+    pooled = pool_gradients(vectors, batch, levels, make_space(vectors))
+    assert passes == [3 * 8, 3 * 6, 3 * 3]
+    assert pooled.shape == (3, 21, 2 * N_GAUSSIANS * N_KEPT)
     assert torch.equal(pooled[:, 0], pooled[:, 3])
 
 
