@@ -31,9 +31,9 @@ class Scripted:
             if start >= total:
                 request.send_error(416)
                 return
-            shown = start + 1 if how == "off" else start
+            start += how == "off"
             request.send_response(206)
-            request.send_header("Content-Range", f"bytes {shown}-{total - 1}/{total}")
+            request.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
         else:
             request.send_response(200)
         body = self.body[start:]

@@ -85,6 +85,8 @@ def test_class_folders_are_found_where_most_of_them_lie(small, tmp_path):
     write(tmp_path / "scene_categories", {"MITcoast": 2, "PARoffice": 1})
     assert image_folder("scene15", tmp_path) == tmp_path / "scene_categories"
     assert check_dataset("scene15", tmp_path) == []
+    (tmp_path / "scene_categories" / "overview.jpg").write_bytes(b"x")  # no image of the set
+    assert check_dataset("scene15", tmp_path) == []
     write(tmp_path, {"coast": 2, "Office": 1})
     assert image_folder("scene15", tmp_path) == tmp_path
 
