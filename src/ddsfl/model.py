@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,33 +238,53 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             )
         return {numbers[str(name)]: weight for name, weight in class_weight.items()}
 
-    def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
-        """Yield (image numbers, joined vectors on the device) in batches."""
+    def block_vectors(
+        self, X: Images, names: Collection[str] | None = None, *, progress: Progress | None = None
+    ) -> dict[str, Tensor]:
+        """Return the vectors (n_images, width) of some blocks, all by default, before they are joined.
+
+        Each has unit length and lies on the device of the model.
+        """
+        check_is_fitted(self, "classifier_")
+        images = self._read(X, self.settings_)
+        vectors: dict[str, Tensor] = {}
+        for numbers, found in self._vectors(images, names, progress):
+            for name, part in found.items():
+                if name not in vectors:
+                    vectors[name] = part.new_empty(len(images), part.shape[1])
+                vectors[name][numbers] = part
+        return vectors
+
+    def _vectors(
+        self, images: ImageList, names: Collection[str] | None, progress: Progress | None
+    ) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+        """Yield (image numbers, vectors by block) in batches."""
         settings, device = self.settings_, resolve_device(self.device)
         check_networks(self)
         known: dict[str, Tensor] = {}
         coded = []
         for block, coding in zip(settings.blocks, self.codings_):
+            if names is not None and block.name not in names:
+                continue
             if settings.kind(block) == "deep":
                 raw = self.sources_[block.source].vectors(images.sources, progress)
                 known[block.name] = unit_vectors(as_tensor(raw, device), block.power)
             else:
                 coded.append((block, coding))
+        if not coded:  # nothing asks for pixels
+            for part in slices(len(images), JOINED_AT_ONCE):
+                rows = list(range(part.start, part.stop))
+                yield rows, {name: vectors[part] for name, vectors in known.items()}
+            return
+        blocks, codings = zip(*coded)
+        for numbers, parts in Encoder(self.sources_, blocks, codings, device).encode(images, progress):
+            found = {block.name: part for block, part in zip(blocks, parts)}
+            yield numbers, found | {name: vectors[numbers] for name, vectors in known.items()}
 
-        def batches() -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-            if coded:
-                blocks, codings = zip(*coded)
-                for numbers, vectors in Encoder(self.sources_, blocks, codings, device).encode(
-                    images, progress
-                ):
-                    yield numbers, {block.name: part for block, part in zip(blocks, vectors)}
-            else:  # nothing asks for pixels
-                for part in slices(len(images), JOINED_AT_ONCE):
-                    yield list(range(part.start, part.stop)), {}
-
-        for numbers, found in batches():
-            found |= {name: vectors[numbers] for name, vectors in known.items()}
-            yield numbers, join_blocks([found[block.name] for block in settings.blocks], self.weights_)
+    def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
+        """Yield (image numbers, joined vectors on the device) in batches."""
+        for numbers, found in self._vectors(images, None, progress):
+            yield numbers, join_blocks([found[block.name] for block in self.settings_.blocks], self.weights_)
 
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
         """Return what a method of the classifier gives, batch by batch: vectors are not kept."""

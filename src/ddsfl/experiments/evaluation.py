@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import ddsfl
-from ddsfl.compute.device import resolve_device
+from ddsfl.classify.fusion import join_blocks
+from ddsfl.compute.device import as_numpy, resolve_device, slices
 from ddsfl.compute.stages import fingerprint
 from ddsfl.console import Console
 from ddsfl.experiments.cells import (
@@ -24,7 +29,49 @@ from ddsfl.experiments.cells import (
 )
 from ddsfl.experiments.protocols import Split
 from ddsfl.images.reading import ImageList
+from ddsfl.keys import StageKeys
+from ddsfl.learning.labels import read_targets
 from ddsfl.model import SceneClassifier
+from ddsfl.networks import Networks
+from ddsfl.settings import Settings
+
+#: Test images whose vectors are joined at once.
+SCORED_AT_ONCE = 500
+
+
+@dataclass
+class Shared:
+    """What several methods on one split have in common, so that it is computed once.
+
+    Attributes
+    ----------
+    folder : where the stages of all fits are stored.
+    uses : how many methods still need the test images' vectors of a block, by what these depend on.
+    vectors : those vectors.
+    """
+
+    folder: Path
+    uses: Counter[str] = field(default_factory=Counter)
+    vectors: dict[str, Tensor] = field(default_factory=dict)
+
+
+def cell_path(folder: Path, method: str, split: str) -> Path:
+    """Return the file of a cell.
+
+    >>> cell_path(Path("cells"), "ddsfl-2layers:svm", "random 1").name
+    'ddsfl-2layers_svm.random1.json'
+    """
+    name = f"{method}.{split}".replace(" ", "").replace("/", "-").replace(":", "_")
+    return folder / f"{name}.json"
+
+
+def settings_of_cell(settings: Settings) -> dict[str, Any]:
+    """Return settings as a cell keeps them: of a network its file's name, wherever that file lies."""
+    values = settings.to_json()
+    for parameters in values["sources"].values():
+        if "path" in parameters:
+            parameters["path"] = Path(parameters["path"]).name
+    return values
 
 
 def evaluate_split(
@@ -40,6 +87,7 @@ def evaluate_split(
     dataset: str = "",
     folder: Path | None = None,
     console: Console | None = None,
+    shared: Shared | None = None,
 ) -> Cell:
     """Return the cell of one split, from ``folder`` if the same work left it there already.
 
@@ -57,32 +105,33 @@ def evaluate_split(
         "pixels": images.subset(used).fingerprint(),
         "labels": fingerprint([labels[index] for index in used]),
         "version": ddsfl.__version__,
-        "settings": model.settings_in_use().to_json(),
+        "settings": settings_of_cell(model.settings_in_use()),
         "seed": seed,
     }
-    name = f"{like['method']}.{split.name}".replace(" ", "").replace("/", "-")
-    path = None if folder is None else folder / f"{name}.json"
+    path = None if folder is None else cell_path(folder, like["method"], split.name)
     if path is not None and (found := read_cell(path, like)) is not None:
         console.say(f"{split.name}: found from an earlier run")
         return found
-    checkpoints = None if path is None else path.with_suffix(".stages")
+    own_stages = None if path is None else path.with_suffix(".stages")
+    start = time.perf_counter()
     model.fit(
         images.subset(split.train),
         [labels[index] for index in split.train],
-        checkpoints=checkpoints,
+        checkpoints=own_stages if shared is None else shared.folder,
         report=console.stage,
         progress=console.progress,
     )
-    true = [labels[index] for index in split.test]
+    trained = time.perf_counter()
     console.begin("test images")
+    scores = _test_scores(model, images, labels, split, console, shared)
+    console.close()
+    tested = time.perf_counter()
+    true = [labels[index] for index in split.test]
     if model.multilabel_:
         relevant = np.array([[name in label for name in model.classes_] for label in true])
-        scores = model.decision_function(images.subset(split.test), progress=console.progress)
         measured = score_rankings(relevant, scores)
     else:
-        predicted = model.predict(images.subset(split.test), progress=console.progress)
-        measured = score_predictions(true, list(predicted), list(model.classes_))
-    console.close()
+        measured = score_predictions(true, list(model.labels_from(scores)), list(model.classes_))
     cell = {
         **like,
         **measured,
@@ -90,14 +139,56 @@ def evaluate_split(
         "n_test": len(split.test),
         "split_seed": split.seed,
         "C": float(model.classifier_.C_),
-        "seconds": model.seconds_,
+        "weights": list(model.weights_),
+        # Of each stage as it was computed, here or in a cell that shares it; then what this cell took.
+        "seconds": {**model.seconds_, "test": tested - trained},
+        "wall_seconds": tested - start,
         "device": _device_name(device),
         "commit": current_commit(),
     }
-    if path is not None:
+    if path is not None and own_stages is not None:
         write_cell(path, cell)
-        shutil.rmtree(path.with_suffix(".stages"), ignore_errors=True)
+        shutil.rmtree(own_stages, ignore_errors=True)
     return cell
+
+
+def vector_keys(
+    settings: Settings, train: ImageList, labels: Sequence[Any], seed: int, networks: Networks
+) -> dict[str, str]:
+    """Return what the vectors of each block depend on, as a short digest, by block."""
+    keys = StageKeys(settings, train, read_targets(labels)[1], seed, networks, ddsfl.__version__)
+    return {block.name: fingerprint(keys(f"{block.name}.vectors")) for block in settings.blocks}
+
+
+def _test_scores(
+    model: SceneClassifier,
+    images: ImageList,
+    labels: Sequence[Any] | Mapping[int, Any],
+    split: Split,
+    console: Console,
+    shared: Shared | None,
+) -> np.ndarray[Any, Any]:
+    """Return the scores of the test images, from vectors that an earlier method left where it can."""
+    test = images.subset(split.test)
+    if shared is None:
+        return model.decision_function(test, progress=console.progress)
+    train_labels = [labels[index] for index in split.train]
+    train = images.subset(split.train)
+    keys = vector_keys(model.settings_, train, train_labels, model.seed_, model.networks_)
+    missing = [name for name, key in keys.items() if key not in shared.vectors]
+    if missing:
+        found = model.block_vectors(test, missing, progress=console.progress)
+        shared.vectors.update({keys[name]: vectors for name, vectors in found.items()})
+    blocks = [shared.vectors[keys[block.name]] for block in model.settings_.blocks]
+    scores = []
+    for part in slices(len(test), SCORED_AT_ONCE):
+        joined = join_blocks([block[part] for block in blocks], model.weights_)
+        scores.append(as_numpy(model.classifier_.decision_function(joined)))
+    for key in keys.values():
+        shared.uses[key] -= 1
+        if shared.uses[key] <= 0:
+            shared.vectors.pop(key, None)
+    return np.concatenate(scores)
 
 
 def _device_name(device: str | torch.device) -> str:

@@ -1,0 +1,185 @@
+"""Run many methods on the splits of one data set; each method on each split is a cell that is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ddsfl.experiments.cells import Cell, read_cell
+from ddsfl.experiments.evaluation import (
+    Shared,
+    cell_path,
+    evaluate_split,
+    settings_of_cell,
+    vector_keys,
+)
+from ddsfl.experiments.methods import method
+from ddsfl.experiments.protocols import Split, protocol
+from ddsfl.images.folders import ImageSet, Label
+from ddsfl.images.reading import ImageList
+from ddsfl.networks import find_networks
+from ddsfl.settings import Settings
+
+Report = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Which cells are wanted, and what making them takes.
+
+    Attributes
+    ----------
+    dataset, data : name of the data set and its folder.
+    methods : names, as `method` reads them.
+    n_splits : splits of the protocol; more than it prescribes may be asked for.
+    cells : folder of the cells, one folder a data set in it.
+    networks : ONNX files by the name that methods call them.
+    scratch : where stages are kept while cells are made; they take some GB.
+    seed : of the learning; splits have seeds of their own.
+    """
+
+    dataset: str
+    data: Path
+    methods: Sequence[str]
+    n_splits: int
+    cells: Path
+    scratch: Path
+    networks: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    seed: int = 0
+    device: str = "auto"
+
+    @property
+    def folder(self) -> Path:
+        """Where the cells of this data set are."""
+        return self.cells / self.dataset
+
+    def settings(self) -> dict[str, Settings]:
+        """Return the settings of each method."""
+        return {name: method(name, self.networks) for name in self.methods}
+
+    def read(self) -> tuple[ImageSet, list[Split]]:
+        """Return the images of the data set and the splits over them."""
+        plan = protocol(self.dataset)
+        if plan.n_train is not None:
+            plan = dataclasses.replace(plan, n_splits=self.n_splits)
+        return plan.read(self.data)
+
+    def missing(self, split: str) -> list[str]:
+        """Return the methods that have no cell of these settings for a split."""
+        return [
+            name
+            for name, settings in self.settings().items()
+            if read_cell(cell_path(self.folder, name, split), _like(self, name, settings)) is None
+        ]
+
+
+def _like(grid: Grid, name: str, settings: Settings) -> Cell:
+    return {
+        "dataset": grid.dataset,
+        "method": name,
+        "settings": settings_of_cell(settings),
+        "seed": grid.seed,
+    }
+
+
+def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None:
+    """Make all cells that are missing; ``jobs`` splits at a time, each in a process of its own.
+
+    Interrupted work goes on where it stopped: finished cells stay, and so do the stages of others.
+    """
+    found, splits = grid.read()
+    numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
+    if jobs == 1 or len(numbers) <= 1:
+        for number in numbers:
+            for line in run_split(grid, number, found, splits[number]):
+                if report is not None:
+                    report(line)
+        return
+    with ProcessPoolExecutor(min(jobs, len(numbers)), mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(_run_split_alone, grid, number) for number in numbers]
+        try:
+            for future in as_completed(futures):
+                for line in future.result():
+                    if report is not None:
+                        report(line)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def run_split(grid: Grid, number: int, found: ImageSet, split: Split) -> Iterator[str]:
+    """Make the missing cells of one split and yield a line on each."""
+    wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
+    scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
+    # One list of images for all methods of a colour: decoded once.
+    for colour in sorted({settings.colour for settings in wanted.values()}):
+        chosen = {name: settings for name, settings in wanted.items() if settings.colour == colour}
+        images = ImageList(
+            found.paths,
+            colour=colour,
+            max_side=max(settings.max_side for settings in chosen.values()),
+            min_side=max(settings.min_side for settings in chosen.values()),
+        )
+        readable, labels = _readable(images, split, found.labels)
+        shared = Shared(scratch)
+        _count_uses(shared, grid, chosen, images, labels, readable)
+        for name, settings in chosen.items():
+            cell = evaluate_split(
+                images,
+                labels,
+                readable,
+                preset="paper",
+                changes=settings.to_json(),
+                seed=grid.seed,
+                device=grid.device,
+                method=name,
+                dataset=grid.dataset,
+                folder=grid.folder,
+                shared=shared,
+            )
+            measure = "mean_class_accuracy" if "accuracy" in cell else "mean_average_precision"
+            percent, took = 100 * cell[measure], cell["wall_seconds"]
+            yield f"{grid.dataset} {split.name}: {name} {percent:.2f} ({took:.0f} s)"
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run_split_alone(grid: Grid, number: int) -> list[str]:
+    """Make the missing cells of one split in a process of its own."""
+    # Processes beside each other share the cores; each would otherwise take all of them.
+    os.environ.setdefault("OMP_NUM_THREADS", "4")
+    found, splits = grid.read()
+    return list(run_split(grid, number, found, splits[number]))
+
+
+def _readable(images: ImageList, split: Split, labels: Sequence[Label]) -> tuple[Split, dict[int, Label]]:
+    """Return the split without images that cannot be read, and the labels of those it has."""
+    used = [*split.train, *split.test]
+    gone = {used[problem.index] for problem in images.subset(used).read_all()}
+    whole = split.without(gone)
+    chosen = {index: labels[index] for index in [*whole.train, *whole.test]}
+    whole.check(chosen)
+    return whole, chosen
+
+
+def _count_uses(
+    shared: Shared,
+    grid: Grid,
+    methods: Mapping[str, Settings],
+    images: ImageList,
+    labels: Mapping[int, Label],
+    split: Split,
+) -> None:
+    """Count how many methods need which vectors, so that each is dropped after its last use."""
+    train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
+    seed = int(check_random_state(grid.seed).randint(np.iinfo(np.int32).max))
+    for settings in methods.values():
+        keys = vector_keys(settings, train, train_labels, seed, find_networks(settings))
+        shared.uses.update(keys.values())
