@@ -4,7 +4,10 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 
+from ddsfl.blocks import Encoder
+from ddsfl.classify.fusion import WeightChoice
 from ddsfl.fitting import encode_all as original
 from tests.test_fusion_model import FUSED, IMAGES, LABELS, MANY, model_of
 from tests.tiny import TINY
@@ -133,3 +136,34 @@ def test_vectors_not_found_are_encoded_in_one_pass(tmp_path, monkeypatch):
     assert [[block.name for block in encoder.blocks] for encoder in passes] == [["edges", "corners"]]
     found_by({**FUSED, "layers": [], "blocks": MANY[2:]}, tmp_path)
     assert [block.name for block in passes[-1].blocks] == ["census"]
+
+
+def test_vectors_go_where_their_images_are_whatever_the_batches(fused, monkeypatch):
+    shapes = [(64, 64), (40, 64), (64, 64), (64, 40), (40, 64)]
+    images = [torch.from_numpy(image[:h, :w].copy())[None] for image, (h, w) in zip(IMAGES, shapes)]
+    encoder = Encoder(fused.sources_, fused.settings_.blocks, fused.codings_, torch.device("cpu"))
+    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
+    found = original(encoder, images, None)
+    for number, image in enumerate(images):
+        for block, expected in zip(encoder.blocks, encoder.encode_batch([image])):
+            np.testing.assert_allclose(found[block.name][number], expected[0], atol=1e-4)
+
+
+def test_weights_are_chosen_as_the_classifier_is(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "ddsfl.fitting.choose_weights",
+        lambda grams, y, **given: asked.update(given) or WeightChoice((1.0, 2.0), []),
+    )
+    first = sorted(set(LABELS))[0]
+    svm = {"C": 3.0, "cv": 2, "class_weight": {first: 5.0}}
+    blocks = [MANY[2], {**MANY[3], "weight": "cv"}]
+    model = model_of({**FUSED, "layers": [], "blocks": blocks, "classifier": svm}).fit(IMAGES, LABELS)
+    assert model.weights_ == (1.0, 2.0)
+    assert asked == {
+        "given": [0.5, None],
+        "Cs": (3.0,),
+        "cv": 2,
+        "class_weight": {0: 5.0},
+        "random_state": model.classifier_.random_state,
+    }

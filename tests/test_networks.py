@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from sklearn.base import clone
 
 from ddsfl.descriptors.deep import OnnxFeatures
 from ddsfl.inspection import describe_model
@@ -44,6 +45,8 @@ def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path):
     raw = np.sqrt(OnnxFeatures(network, device="cpu").vectors(IMAGES))
     expected = model.weights_[1] * raw / np.linalg.norm(raw, axis=1, keepdims=True)
     np.testing.assert_allclose(model.transform(IMAGES)[:, 50:], expected, atol=1e-5)
+    joined = clone(model.classifier_).fit(model.transform(IMAGES), np.searchsorted(model.classes_, LABELS))
+    np.testing.assert_allclose(model.classifier_.coef_, joined.coef_, atol=1e-4)
     again = model_of(changes).fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stages.__setitem__)
     assert all(stages.values())
     np.testing.assert_array_equal(again.decision_function(IMAGES), model.decision_function(IMAGES))
