@@ -103,7 +103,7 @@ class FisherVector(BaseEstimator):
 
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> FisherVector:
         """Learn directions and mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
-        self._check_settings()
+        self._check_power()
         X = self._check(X, reset=True)
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # The mean goes before the product: taken away after it, it would leave its rounding behind.
@@ -121,7 +121,7 @@ class FisherVector(BaseEstimator):
         What depends on the learned arrays alone is computed here, once for all batches.
         """
         check_is_fitted(self, "means_")
-        self._check_settings()
+        self._check_power()
         mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
         space = fisher_space(mean, axes, Mixture(*parts), like)
         return partial(self._pool, space)
@@ -195,9 +195,7 @@ class FisherVector(BaseEstimator):
             cells = l2_normalise(cells)
         return l2_normalise(cells.flatten(1)) if self.l2_all else cells.flatten(1)
 
-    def _check_settings(self) -> None:
-        if self.n_components < 1:
-            raise ValueError(f"n_components={self.n_components}; expected at least 1.")
+    def _check_power(self) -> None:
         if not 0 < self.power <= 1:
             raise ValueError(f"power={self.power}; expected a number above 0 and up to 1.")
 
