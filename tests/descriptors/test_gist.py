@@ -74,7 +74,8 @@ def test_contrast_and_range_hardly_matter_and_a_flat_image_is_near_zero():
     picture = image(64, 64)
     found = GIST(device="cpu").embed([picture, picture // 2 + 60])
     assert (found[0] - found[1]).norm() / found[0].norm() < 0.05
-    flat = GIST(device="cpu").embed([torch.full((1, 64, 48), 77, dtype=torch.uint8)])
+    # Resizing this flat image leaves differences in the last bit, which must not be stretched.
+    flat = GIST(device="cpu").embed([torch.full((1, 300, 201), 201, dtype=torch.uint8)])
     assert flat.abs().max() < 0.05
 
 

@@ -117,8 +117,8 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
     takers = {row: "" for row in exact if row is not None}
     shared = {
         row
-        for path, row, itself in zip(asked, rows, exact)
-        if itself is None and takers.setdefault(row, os.path.abspath(path)) != os.path.abspath(path)
+        for path, row in zip(asked, rows)
+        if takers.setdefault(row, os.path.abspath(path)) != os.path.abspath(path)
     }
     sure = [itself is not None or row not in shared for row, itself in zip(rows, exact)]
     return np.where(sure, rows, -1)
