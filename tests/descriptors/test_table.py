@@ -36,8 +36,8 @@ def test_rows_are_found_in_the_order_asked_for(table):
 
 
 def test_names_beyond_ascii_and_the_mark_of_spreadsheets(tmp_path):
-    (tmp_path / "a.csv").write_text("Küche/1.jpg,1\n厨房/2.jpg,2\n", encoding="utf-8-sig")
-    assert TableFeatures(tmp_path / "a.csv").vectors(["/x/厨房/2.jpg", "/x/Küche/1.jpg"]).tolist() == [
+    (tmp_path / "a.csv").write_text("Küche/1.jpg,1\n厨房/1.jpg,2\n", encoding="utf-8-sig")
+    assert TableFeatures(tmp_path / "a.csv").vectors(["/x/厨房/1.jpg", "/x/Küche/1.jpg"]).tolist() == [
         [2],
         [1],
     ]

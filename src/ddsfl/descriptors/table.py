@@ -114,7 +114,7 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
     exact = [same_file.get(Path(path).resolve()) for path in asked]
     rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
     # A name that two images share says nothing about either; a file that is listed itself keeps its row.
-    takers = {row: "" for row in exact if row is not None}
+    takers: dict[int, str] = {}
     shared = {
         row
         for path, row in zip(asked, rows)
