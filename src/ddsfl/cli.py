@@ -26,6 +26,7 @@ from ddsfl.cli_inputs import (
     read_pictures,
     read_set,
 )
+from ddsfl.cli_reproduce import add_reproduce
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.experiments.cells import cells_table, joined_confusion
@@ -291,6 +292,7 @@ def inspect(
 
 
 add_datasets(app, ends_with_a_sentence())
+add_reproduce(app, ends_with_a_sentence)
 
 
 def main() -> None:

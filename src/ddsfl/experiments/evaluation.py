@@ -131,7 +131,10 @@ def evaluate_split(
         relevant = np.array([[name in label for name in model.classes_] for label in true])
         measured = score_rankings(relevant, scores)
     else:
-        measured = score_predictions(true, list(model.labels_from(scores)), list(model.classes_))
+        predicted, classes = list(model.labels_from(scores)), list(model.classes_)
+        measured = score_predictions(true, predicted, classes)
+        # One line: the number of the class given to each test image, in the order of the split.
+        measured["predicted"] = " ".join(str(classes.index(label)) for label in predicted)
     cell = {
         **like,
         **measured,

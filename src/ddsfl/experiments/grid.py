@@ -6,11 +6,14 @@ import dataclasses
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
+import torch
 from sklearn.utils import check_random_state
 
 from ddsfl.experiments.cells import Cell, read_cell
@@ -24,11 +27,13 @@ from ddsfl.experiments.evaluation import (
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split, protocol
 from ddsfl.images.folders import ImageSet, Label
-from ddsfl.images.reading import ImageList
+from ddsfl.images.reading import Colour, ImageList
 from ddsfl.networks import find_networks
+from ddsfl.presets import preset
 from ddsfl.settings import Settings
 
 Report = Callable[[str], None]
+Lines: TypeAlias = "SimpleQueue[str]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,37 +102,41 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
     """
     found, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
+    say = report or (lambda line: None)
     if jobs == 1 or len(numbers) <= 1:
         for number in numbers:
-            for line in run_split(grid, number, found, splits[number]):
-                if report is not None:
-                    report(line)
+            for line in run_split(grid, found, splits[number]):
+                say(line)
         return
-    with ProcessPoolExecutor(min(jobs, len(numbers)), mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(_run_split_alone, grid, number) for number in numbers]
+    context = get_context("spawn")  # CUDA cannot be used again after a fork
+    lines: Lines = context.SimpleQueue()
+    n_processes = min(jobs, len(numbers))
+    # Processes beside each other share the cores; each would otherwise take all of them.
+    n_threads = max(1, (os.cpu_count() or 1) // n_processes)
+    with ProcessPoolExecutor(
+        n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
+    ) as pool:
+        pending = {pool.submit(_run_split_alone, grid, number) for number in numbers}
         try:
-            for future in as_completed(futures):
-                for line in future.result():
-                    if report is not None:
-                        report(line)
+            while pending:
+                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+                while not lines.empty():
+                    say(lines.get())
+                for future in done:
+                    future.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def run_split(grid: Grid, number: int, found: ImageSet, split: Split) -> Iterator[str]:
+def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
     """Make the missing cells of one split and yield a line on each."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
-    # One list of images for all methods of a colour: decoded once.
-    for colour in sorted({settings.colour for settings in wanted.values()}):
-        chosen = {name: settings for name, settings in wanted.items() if settings.colour == colour}
-        images = ImageList(
-            found.paths,
-            colour=colour,
-            max_side=max(settings.max_side for settings in chosen.values()),
-            min_side=max(settings.min_side for settings in chosen.values()),
-        )
+    # One list of images for all methods that want to see them alike: decoded once.
+    for seen in sorted({_pixels(settings) for settings in wanted.values()}):
+        chosen = {name: settings for name, settings in wanted.items() if _pixels(settings) == seen}
+        images = ImageList(found.paths, colour=seen[0], max_side=seen[1], min_side=seen[2])
         readable, labels = _readable(images, split, found.labels)
         shared = Shared(scratch)
         _count_uses(shared, grid, chosen, images, labels, readable)
@@ -151,12 +160,30 @@ def run_split(grid: Grid, number: int, found: ImageSet, split: Split) -> Iterato
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run_split_alone(grid: Grid, number: int) -> list[str]:
+def _pixels(settings: Settings) -> tuple[Colour, int, int]:
+    """Return how the images of a method are decoded: colour, longest and shortest side.
+
+    Images are as large as the paper's three layers need, so that all its methods see the same pixels.
+    """
+    return settings.colour, settings.max_side, max(settings.min_side, preset("paper").min_side)
+
+
+#: Where a process of its own says what it has done.
+_lines: Lines | None = None
+
+
+def _start_process(lines: Lines, n_threads: int) -> None:
+    global _lines
+    _lines = lines
+    torch.set_num_threads(n_threads)
+
+
+def _run_split_alone(grid: Grid, number: int) -> None:
     """Make the missing cells of one split in a process of its own."""
-    # Processes beside each other share the cores; each would otherwise take all of them.
-    os.environ.setdefault("OMP_NUM_THREADS", "4")
+    assert _lines is not None
     found, splits = grid.read()
-    return list(run_split(grid, number, found, splits[number]))
+    for line in run_split(grid, found, splits[number]):
+        _lines.put(line)
 
 
 def _readable(images: ImageList, split: Split, labels: Sequence[Label]) -> tuple[Split, dict[int, Label]]:

@@ -1,0 +1,216 @@
+"""Tables drawn from cells, as text, Markdown and pictures; the numbers come from cell files alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.table import Column, Table
+from rich.text import Text
+
+from ddsfl.compute.stages import write_whole
+from ddsfl.experiments.cells import Cell
+from ddsfl.experiments.results import (
+    MISSING,
+    Cells,
+    Difference,
+    Summary,
+    compare,
+    prescribed_splits,
+    provenance,
+    read_cells,
+    summarise,
+)
+from ddsfl.experiments.tables import BANK_SIZES, TableOfRows, bank_method
+
+CHANGED = "* made with other settings than the method has now."
+
+
+@dataclass(frozen=True)
+class DrawnTable:
+    """A table with its numbers.
+
+    Attributes
+    ----------
+    rows : which rows it has.
+    datasets : its columns.
+    summaries : of each row and data set; None for rows that are cited.
+    comparisons : (data set, method, better method, difference).
+    cells : all cells behind the numbers.
+    """
+
+    rows: TableOfRows
+    datasets: tuple[str, ...]
+    summaries: tuple[tuple[Summary | None, ...], ...]
+    comparisons: tuple[tuple[str, str, str, Difference], ...]
+    cells: tuple[Cell, ...]
+
+    def lines(self) -> list[list[str]]:
+        """Return the table as text: a line a row, the label first, then ours and the paper's a data set."""
+        found = []
+        for row, summaries in zip(self.rows.rows, self.summaries):
+            line = [row.label]
+            for dataset, summary in zip(self.datasets, summaries):
+                paper = row.paper.get(dataset)
+                line += ["" if summary is None else str(summary), "" if paper is None else f"{paper:.2f}"]
+            found.append(line)
+        return found
+
+    def header(self) -> list[str]:
+        """Return the titles of the columns of `lines`."""
+        return ["", *(title for name in self.datasets for title in (name, "paper"))]
+
+    def notes(self) -> list[str]:
+        """Return what stands below: notes of the table, marks and comparisons."""
+        marked = any(summary and summary.changed for line in self.summaries for summary in line)
+        notes = [*self.rows.notes, *([CHANGED] if marked else [])]
+        return notes + [difference_words(*each) for each in self.comparisons]
+
+
+def difference_words(dataset: str, method: str, better: str, found: Difference) -> str:
+    """Return a comparison in words.
+
+    >>> difference_words("scene15", "rica-1layer", "ddsfl-1layer", Difference(0.5, 0.2, 5, 0.004, 0.03))
+    'scene15: ddsfl-1layer over rica-1layer +0.50 ± 0.20 (5 splits; p 0.004, corrected 0.03)'
+    """
+    start = f"{dataset}: {better} over {method} {found.mean:+.2f}"
+    if found.n == 1:
+        return f"{start} (1 split)"
+    p_values = f"p {found.p:.2g}, corrected {found.p_corrected:.2g}"
+    return f"{start} ± {found.spread:.2f} ({found.n} splits; {p_values})"
+
+
+def draw_cells(
+    rows: TableOfRows, folder: Path, datasets: Sequence[str], n_splits: int | None = None
+) -> DrawnTable:
+    """Fill a table from the cells in ``folder``; what is missing stays missing."""
+    found = {dataset: read_cells(folder, dataset, n_splits) for dataset in datasets}
+    summaries = [
+        tuple(
+            None
+            if row.method is None
+            else summarise(cells.get(row.method, {}), n_splits or prescribed_splits(dataset))
+            for dataset, cells in found.items()
+        )
+        for row in rows.rows
+    ]
+    comparisons = [
+        (dataset, method, better, difference)
+        for dataset, cells in found.items()
+        for method, better in rows.pairs
+        if (difference := _between(cells, method, better)) is not None
+    ]
+    used = [
+        cell for cells in found.values() for method in rows.methods for cell in cells.get(method, {}).values()
+    ]
+    return DrawnTable(rows, tuple(datasets), tuple(summaries), tuple(comparisons), tuple(used))
+
+
+def _between(cells: Cells, method: str, better: str) -> Difference | None:
+    return compare(cells.get(method, {}), cells.get(better, {}))
+
+
+def as_text(drawn: DrawnTable) -> Table:
+    """Return the table for a terminal."""
+    columns = [
+        Column(title, justify="right" if number else "left") for number, title in enumerate(drawn.header())
+    ]
+    shown = Table(*columns, title=drawn.rows.title, caption=_caption(drawn), caption_justify="left")
+    for line in drawn.lines():
+        shown.add_row(*map(Text, line))
+    return shown
+
+
+def _caption(drawn: DrawnTable) -> Text:
+    legend = f"Percent, mean ± standard deviation (splits); {MISSING} missing."
+    return Text("\n".join([legend, *drawn.notes()]))
+
+
+def as_markdown(drawn: DrawnTable, command: str) -> str:
+    """Return the table in Markdown, with the command that made it and where its cells come from."""
+    header = drawn.header()
+    lines = [f"## {drawn.rows.title}", "", f"`{command}`", ""]
+    lines += [_pipes(header), _pipes(["---", *["---:"] * (len(header) - 1)])]
+    lines += [_pipes(line) for line in drawn.lines()]
+    notes = drawn.notes()
+    lines += ["", *(f"- {note}" for note in notes), *([""] if notes else [])]
+    return "\n".join([*lines, _origin(drawn.cells), ""])
+
+
+def _pipes(parts: Sequence[str]) -> str:
+    return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
+
+
+def _origin(cells: Sequence[Cell]) -> str:
+    if not cells:
+        return "No cells yet."
+    told = [f"{name} {', '.join(values)}" for name, values in provenance(cells).items() if values]
+    return f"{len(cells)} cells; {'; '.join(told)}."
+
+
+def as_picture(path: Path, drawn: DrawnTable) -> None:
+    """Draw the table as a PNG."""
+    lines, header, notes = drawn.lines(), drawn.header(), drawn.notes()
+    figure = Figure(figsize=(3.4 + 2.6 * len(drawn.datasets), 0.6 + 0.28 * (len(lines) + 1)))
+    axes = figure.add_subplot()
+    axes.set_axis_off()
+    widths = [3.0, *[1.7, 0.8] * len(drawn.datasets)]
+    shares = [width / sum(widths) for width in widths]
+    shown = axes.table(
+        lines,
+        colLabels=header,
+        loc="upper left",
+        cellLoc="right",
+        colWidths=shares,
+    )
+    shown.auto_set_font_size(False)
+    shown.set_fontsize(9)
+    shown.scale(1, 1.35)
+    for (row, column), cell in shown.get_celld().items():
+        cell.visible_edges = "B"
+        cell.set_edgecolor("#d1d5db")
+        if column == 0:
+            cell.set_text_props(ha="left")
+        if row == 0:
+            cell.set_text_props(weight="bold")
+    axes.set_title(drawn.rows.title, loc="left", fontsize=13, fontweight="bold")
+    figure.text(0.12, 0.02, "\n".join(notes), fontsize=7, va="top", color="#6b7280", wrap=False)
+    _save(figure, path)
+
+
+def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None = None) -> None:
+    """Draw the score over the number of filters, a line a number of layers, as the paper's figure."""
+    cells = read_cells(folder, dataset, n_splits)
+    figure = Figure(figsize=(7, 4.5))
+    axes = figure.add_subplot()
+    for number, colour in ((1, "#2563eb"), (2, "#d97706"), (3, "#059669")):
+        found = [
+            (size, summary.mean, summary.spread or 0.0)
+            for size in BANK_SIZES
+            if (summary := summarise(cells.get(bank_method(number, size), {}), 1)).mean is not None
+        ]
+        if found:
+            sizes, means, spreads = zip(*found)
+            label = f"{number} layer{'s' * (number > 1)}"
+            axes.errorbar(sizes, means, spreads, color=colour, marker="o", capsize=3, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(BANK_SIZES, [str(size) for size in BANK_SIZES])
+    axes.set_xlabel("filters a layer")
+    axes.set_ylabel("mean class accuracy, %")
+    axes.grid(color="#e5e7eb", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.containers:
+        axes.legend(frameon=False, loc="lower right")
+    axes.set_title(f"Size of the filter bank, {dataset}", loc="left", fontsize=13, fontweight="bold")
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)
+    write_whole(path, stream.getvalue())

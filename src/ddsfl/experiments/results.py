@@ -1,0 +1,187 @@
+"""What cell files say: means and spreads over splits, and methods compared split by split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from ddsfl.experiments.cells import Cell, read_cell
+from ddsfl.experiments.evaluation import settings_of_cell
+from ddsfl.experiments.methods import method
+from ddsfl.experiments.protocols import PROTOCOLS
+
+#: How a number that there is not is written: a dash.
+MISSING = "\u2013"
+
+#: Cells of one data set, by method and name of the split.
+Cells = Mapping[str, Mapping[str, Cell]]
+
+
+def read_cells(folder: Path, dataset: str, n_splits: int | None = None) -> dict[str, dict[str, Cell]]:
+    """Return the cells of a data set, by method and split, of the first ``n_splits`` random splits.
+
+    By default these are as many as the protocol of the set prescribes, so that all methods of a table are
+    shown on the same splits. Files that are no cells of the set are passed over.
+    """
+    wanted = n_splits or prescribed_splits(dataset)
+    found: dict[str, dict[str, Cell]] = {}
+    for path in sorted((folder / dataset).glob("*.json")):
+        cell = read_cell(path, {"dataset": dataset})
+        if cell is not None and split_number(cell["split"]) <= wanted:
+            found.setdefault(cell["method"], {})[cell["split"]] = cell
+    return found
+
+
+def prescribed_splits(dataset: str) -> int:
+    """Return how many splits the protocol of a data set has; 1 for a set without a protocol."""
+    return PROTOCOLS[dataset].n_splits if dataset in PROTOCOLS else 1
+
+
+def split_number(name: str) -> int:
+    """Return the number of a split from its name; an official list is the first and only one.
+
+    >>> split_number("random 3"), split_number("TrainImages.txt / TestImages.txt")
+    (3, 1)
+    """
+    numbered = re.fullmatch(r"random (\d+)", name)
+    return int(numbered[1]) if numbered else 1
+
+
+def score_of(cell: Cell) -> float | None:
+    """Return the score of a cell in percent; None where the labels of the test images are secret.
+
+    >>> score_of({"mean_class_accuracy": 0.5}), score_of({"mean_average_precision": None})
+    (50.0, None)
+    """
+    value = cell.get("mean_class_accuracy", cell.get("mean_average_precision"))
+    return None if value is None else 100 * float(value)
+
+
+def is_current(cell: Cell) -> bool:
+    """Return whether a cell was made with the settings that its method has now."""
+    sources = cell["settings"]["sources"]
+    networks = {name: parameters["path"] for name, parameters in sources.items() if "path" in parameters}
+    try:
+        return settings_of_cell(method(cell["method"], networks)) == cell["settings"]
+    except ValueError:  # a method that there is no more
+        return False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the cells of one method on one data set say.
+
+    Attributes
+    ----------
+    scores : in percent, one a split.
+    n_wanted : how many splits there should be.
+    changed : whether some cell was made with other settings than the method has now.
+
+    Examples
+    --------
+    >>> str(Summary((80.0, 82.0), n_wanted=2, changed=False)), str(Summary((80.0,), 5, changed=True))
+    ('81.00 ± 1.41 (2)', '80.00 (1 of 5) *')
+    >>> str(Summary((), n_wanted=5, changed=False)) == MISSING
+    True
+    """
+
+    scores: tuple[float, ...]
+    n_wanted: int
+    changed: bool
+
+    @property
+    def mean(self) -> float | None:
+        """The mean over the splits; None without any."""
+        return float(np.mean(self.scores)) if self.scores else None
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over the splits (n - 1); None with fewer than two."""
+        return float(np.std(self.scores, ddof=1)) if len(self.scores) > 1 else None
+
+    def __str__(self) -> str:
+        if self.mean is None:
+            return MISSING
+        spread = "" if self.spread is None else f" ± {self.spread:.2f}"
+        count = str(len(self.scores))
+        if len(self.scores) < self.n_wanted:
+            count += f" of {self.n_wanted}"
+        return f"{self.mean:.2f}{spread} ({count}){' *' * self.changed}"
+
+
+def summarise(cells: Mapping[str, Cell], n_wanted: int) -> Summary:
+    """Return what the cells of one method, by split, say together."""
+    scored = [cell for cell in cells.values() if score_of(cell) is not None]
+    scores = tuple(score for score in map(score_of, scored) if score is not None)
+    return Summary(scores, n_wanted, changed=not all(map(is_current, scored)))
+
+
+class Difference(NamedTuple):
+    """How much better one method is than another on the same splits, in points of percent."""
+
+    mean: float
+    spread: float
+    """Standard deviation of the differences (n - 1); NaN for one split."""
+    n: int
+    """Splits that both have."""
+    p: float
+    """Two-sided paired t-test; NaN for one split."""
+    p_corrected: float
+    """The same with the variance of Nadeau and Bengio, since training sets of random splits overlap."""
+
+
+def compare(cells_a: Mapping[str, Cell], cells_b: Mapping[str, Cell]) -> Difference | None:
+    """Compare two methods on the splits that both have, b minus a; None if there are none.
+
+    t = mean / sqrt(v / n) with v the variance of the n differences. Splits drawn from one set overlap, so
+    v / n is too small a variance of the mean; Nadeau and Bengio (2003) take (1/n + n_test/n_train) v.
+
+    >>> def cell(accuracy):
+    ...     return {"mean_class_accuracy": accuracy, "n_train": 30, "n_test": 10}
+    >>> one, other = {"1": cell(0.5), "2": cell(0.6)}, {"1": cell(0.6), "2": cell(0.8)}
+    >>> found = compare(one, other)
+    >>> round(found.mean, 6), round(found.spread, 3), found.n, round(found.p, 3), round(found.p_corrected, 3)
+    (15.0, 7.071, 2, 0.205, 0.258)
+    """
+    pairs = [(cells_a[split], cells_b[split]) for split in sorted(set(cells_a) & set(cells_b))]
+    scored = [(score_of(one), score_of(other), one) for one, other in pairs]
+    both = [(b - a, cell) for a, b, cell in scored if a is not None and b is not None]
+    if not both:
+        return None
+    differences = np.array([difference for difference, _ in both])
+    n, mean = len(both), float(differences.mean())
+    if n == 1:
+        return Difference(mean, float("nan"), 1, float("nan"), float("nan"))
+    spread = float(differences.std(ddof=1))
+    ratio = float(np.mean([cell["n_test"] / cell["n_train"] for _, cell in both]))
+    p, p_corrected = (_p_value(mean, spread * np.sqrt(share), n) for share in (1 / n, 1 / n + ratio))
+    return Difference(mean, spread, n, p, p_corrected)
+
+
+def _p_value(mean: float, error: float, n: int) -> float:
+    """Return how likely a t as far from 0 is; all differences equal leave no doubt, all 0 no claim."""
+    if error == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stats.t.sf(abs(mean) / error, n - 1))
+
+
+def datasets_with_cells(folder: Path) -> list[str]:
+    """Return the data sets that have a folder of cells, those with a protocol first, in their order."""
+    there = [path.name for path in sorted(folder.glob("*")) if any(path.glob("*.json"))]
+    known = [name for name in PROTOCOLS if name in there]
+    return known + [name for name in there if name not in known]
+
+
+def provenance(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """Return the commits, devices, versions and seeds that made some cells, each once and sorted."""
+    keys = {"commits": "commit", "devices": "device", "versions": "version", "seeds": "seed"}
+    return {
+        name: sorted({str(cell[key]) for cell in cells if cell.get(key) is not None})
+        for name, key in keys.items()
+    }
