@@ -57,6 +57,7 @@ def test_hand_made_descriptors_alone_make_a_classifier(tmp_path):
     assert model.score(IMAGES, LABELS) > 0.9
     assert list(model.seconds_) == ["edges.words", "edges.vectors1", "classifier"]
     assert model.settings_.min_side == 16
+    assert (model.sources_["sift"].step, model.sources_["sift"].n_scales) == (8, 2)
     assert model.transform(IMAGES).shape == (12, 50)
     loaded = loaded_copy(model, tmp_path)
     np.testing.assert_array_equal(loaded.decision_function(IMAGES), model.decision_function(IMAGES))

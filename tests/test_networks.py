@@ -34,7 +34,8 @@ def network(tmp_path):
     return tiny_network(tmp_path / "nets" / "tiny.onnx")
 
 
-def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path):
+def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path, monkeypatch):
+    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 3 * 64 * 64})
     stages = {}
     changes = with_deep({"method": "onnx", "path": str(network)}, weight="cv")
     model = model_of(changes)
