@@ -118,6 +118,7 @@ def test_what_was_learned_goes_into_arrays_and_back(many_words, monkeypatch):
     assert {name: array.shape for name, array in state.items()} == {"words": (300, 20), "shortlist": (3,)}
     again = LLC(n_words=300, device="cpu").restore(state)
     assert uses_a_shortlist(again, X)
+    assert again.n_features_in_ == 20
     np.testing.assert_array_equal(again.transform(X.numpy()), fitted.transform(X.numpy()))
     words_alone = LLC(n_words=300, device="cpu").restore({"words": state["words"]})
     assert not uses_a_shortlist(words_alone, X)

@@ -71,7 +71,8 @@ def llc_codes(
         trace = distances[rows].sum(dim=1)
         # <b - x, b' - x> by the cosine rule, from distances that are known already: the differences
         # themselves would cost as much as the whole neighbour search.
-        covariance = between[nearest[:, :, None], nearest[:, None, :]].neg_()
+        pairs = nearest[:, :, None] * len(words) + nearest[:, None, :]
+        covariance = between.flatten().index_select(0, pairs.flatten()).view(pairs.shape).neg_()
         covariance += distances[rows, :, None] + distances[rows, None, :]
         covariance /= 2
         close = (trace <= too_close).nonzero().flatten()

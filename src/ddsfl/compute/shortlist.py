@@ -26,8 +26,8 @@ from ddsfl.compute.products import nearest_by_products
 #: The largest whole number that bytes are used for; -128 stays out, so that signs are alike.
 LARGEST = 127
 #: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
-#: the slowest thread; this many are 16 MB of keys for 2,000 words.
-BLOCK = 2048
+#: the slowest thread; this many are 8 MB of keys for 2,000 words.
+BLOCK = 1024
 #: Below this many words the exact search is as fast.
 LEAST_WORDS = 256
 #: Ranking longer shortlists exactly would cost what the bytes saved.

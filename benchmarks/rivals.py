@@ -1,0 +1,251 @@
+"""From pixels to one vector an image: ours beside OpenCV's SIFT, faiss and NumPy, on the same images.
+
+Every contestant is a process of its own: faiss and torch clash over OpenMP when they share one, and peak
+memory belongs to a process. They take turns for some rounds; ratios are of medians.
+
+    python -m benchmarks.rivals
+
+- ours: our layer 1 of preset `paper`, 2,000 words, LLC, 1x1 + 2x2 + 4x4 cells, searched fast or exactly.
+- codes: the same descriptors, made beforehand; only coding and pooling are timed.
+- faiss: these descriptors again, words by a flat faiss index, LLC and pooling by NumPy.
+- opencv: dense SIFT by OpenCV on the same grids (step 3, 6 scales, 16 pixels), then as faiss.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+ROUNDS = 3
+THREADS = 2
+N_NEIGHBOURS, REGULARISATION = 5, 1e-4
+LEVELS = (1, 2, 4)
+FIELD, STEP, N_SCALES = 16, 3, 6
+
+
+def prepare(folder: Path) -> None:
+    """Learn layer 1 and words; store them with the images to encode and their descriptors."""
+    from benchmarks.encoding import learn
+    from ddsfl.compute.device import as_numpy
+
+    stack, coding, images = learn("paper")
+    learned = stack.learned_[0]
+    np.savez(folder / "layer.npz", filters=as_numpy(learned.filters), **learned.space._asdict())
+    learned_words = coding.state()
+    np.savez(folder / "coding.npz", words=learned_words["words"], shortlist=learned_words["shortlist"])
+    for number, image in enumerate(images):
+        described = stack.describe([image])[0]
+        np.savez(
+            folder / f"image{number}.npz",
+            image=as_numpy(image[0]),
+            vectors=as_numpy(described.vectors),
+            positions=as_numpy(described.positions),
+        )
+
+
+def stored_images(folder: Path) -> Iterator[dict[str, Array]]:
+    for path in sorted(folder.glob("image*.npz")):
+        yield dict(np.load(path))
+
+
+def our_pooling(folder: Path, search: str) -> Callable[[Any], object]:
+    """Return our way from the descriptors of an image to its vector."""
+    import torch
+
+    from ddsfl.coding.llc import LLC
+    from ddsfl.coding.pyramid import SpatialPyramid, l2_normalise
+
+    torch.set_num_threads(THREADS)
+    coding = LLC(device="cpu").set_params(search=search).restore(np.load(folder / "coding.npz"))
+    coder, pyramid = coding.coder(torch.empty(0)), SpatialPyramid()
+    return lambda described: l2_normalise(
+        pyramid.pool(coder(described.vectors), len(coding.words_), described)
+    )
+
+
+def ours(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], object]:
+    """Return our whole way: pixels, descriptors, codes, one vector of unit length."""
+    import torch
+
+    from ddsfl.learning.forward import LearnedLayer
+    from ddsfl.learning.stack import FilterStack
+    from ddsfl.patches.normalise import InputSpace
+    from ddsfl.presets import preset
+
+    pooled = our_pooling(folder, search)
+    arrays = {name: torch.from_numpy(array) for name, array in np.load(folder / "layer.npz").items()}
+    filters = arrays.pop("filters")
+    layer = preset("paper").layers[0]
+    stack = FilterStack([layer], device="cpu")
+    stack.learned_ = [LearnedLayer(layer, InputSpace(**arrays), filters)]
+    return lambda stored: pooled(stack.describe([torch.from_numpy(stored["image"])[None]])[0])
+
+
+def our_codes(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], object]:
+    """Return our coding and pooling of descriptors that are there already."""
+    import torch
+
+    from ddsfl.patches.local import LocalDescriptors
+
+    pooled = our_pooling(folder, search)
+
+    def run(stored: dict[str, Array]) -> object:
+        vectors, positions = torch.from_numpy(stored["vectors"]), torch.from_numpy(stored["positions"])
+        images, shapes = torch.zeros(len(vectors), dtype=torch.int64), torch.tensor([stored["image"].shape])
+        return pooled(LocalDescriptors(vectors, positions, images, shapes))
+
+    return run
+
+
+def flat_index(words: Array) -> Any:
+    import faiss
+
+    faiss.omp_set_num_threads(THREADS)
+    index = faiss.IndexFlatL2(words.shape[1])
+    index.add(words)
+    return index
+
+
+def numpy_vector(index: Any, words: Array, X: Array, positions: Array, shape: tuple[int, ...]) -> Array:
+    """Return the pooled codes of one image: neighbours by faiss, everything else by NumPy."""
+    nearest = index.search(X, N_NEIGHBOURS)[1]
+    codes = np.empty(nearest.shape, dtype=np.float32)
+    for start in range(0, len(X), 2048):
+        rows = slice(start, start + 2048)
+        differences = words[nearest[rows]] - X[rows, None, :]
+        covariance = differences @ differences.transpose(0, 2, 1)
+        trace = np.maximum(np.trace(covariance, axis1=1, axis2=2), 1e-6)  # flat patches equal their words
+        covariance += REGULARISATION * trace[:, None, None] * np.eye(N_NEIGHBOURS, dtype=np.float32)
+        solved = np.linalg.solve(covariance, np.ones((N_NEIGHBOURS, 1), dtype=np.float32))[:, :, 0]
+        codes[rows] = solved / solved.sum(axis=1, keepdims=True)
+    pooled = []
+    for side in LEVELS:
+        cells = np.minimum((positions * side / np.array(shape)).astype(int), side - 1)
+        maxima = np.zeros(side * side * len(words), dtype=np.float32)
+        keys = (cells[:, 0] * side + cells[:, 1])[:, None] * len(words) + nearest
+        np.maximum.at(maxima, keys.ravel(), codes.ravel())
+        pooled.append(maxima)
+    vector = np.concatenate(pooled)
+    return vector / np.linalg.norm(vector)
+
+
+def faiss_codes(folder: Path) -> Callable[[dict[str, Array]], object]:
+    """Return faiss and NumPy over our descriptors."""
+    words = np.load(folder / "coding.npz")["words"]
+    index = flat_index(words)
+    return lambda stored: numpy_vector(
+        index, words, stored["vectors"], stored["positions"], stored["image"].shape
+    )
+
+
+def opencv(folder: Path) -> Callable[[dict[str, Array]], object]:
+    """Return OpenCV's dense SIFT, then faiss and NumPy over as many words."""
+    cv2: Any = importlib.import_module("cv2")  # its own types know too little
+    cv2.setNumThreads(THREADS)
+    sift = cv2.SIFT_create()
+
+    def describe(image: Array) -> tuple[Array, Array]:
+        vectors, positions = [], []
+        for scale in range(N_SCALES):
+            factor = 2 ** (-scale / 2)
+            small = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
+            rows, columns = (np.arange(FIELD / 2, side - FIELD / 2 + 1, STEP) for side in small.shape)
+            places = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2).astype(np.float32)
+            if len(places) == 0:
+                continue
+            # A descriptor spans 6 times the size of its keypoint.
+            keypoints = cv2.KeyPoint.convert(places, size=FIELD / 6)
+            _, found = sift.compute(small, keypoints)
+            vectors.append(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6))
+            positions.append(places[:, ::-1] / factor)
+        return np.concatenate(vectors).astype(np.float32), np.concatenate(positions)
+
+    described = np.concatenate([describe(stored["image"])[0] for stored in stored_images(folder)])
+    n_words = len(np.load(folder / "coding.npz")["words"])
+    words = np.random.default_rng(0).permutation(described)[:n_words].copy()
+    index = flat_index(words)
+
+    def run(stored: dict[str, Array]) -> object:
+        vectors, positions = describe(stored["image"])
+        return numpy_vector(index, words, vectors, positions, stored["image"].shape)
+
+    return run
+
+
+CONTESTANTS: dict[str, Callable[[Path], Callable[[dict[str, Array]], object]]] = {
+    "ours, fast": ours,
+    "ours, exact": lambda folder: ours(folder, "exact"),
+    "opencv + faiss + NumPy": opencv,
+    "codes, fast": our_codes,
+    "codes, exact": lambda folder: our_codes(folder, "exact"),
+    "faiss + NumPy codes": faiss_codes,
+}
+
+
+def contest(name: str, folder: Path) -> dict[str, float]:
+    """Return seconds an image and peak memory in MB of one contestant, in this very process."""
+    encode = CONTESTANTS[name](folder)
+    images = list(stored_images(folder))
+    encode(images[0])  # the first run also pays for allocation and for starting threads
+    times = []
+    for stored in images:
+        start = time.perf_counter()
+        encode(stored)
+        times.append(time.perf_counter() - start)
+    return {
+        "seconds": median(times),
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def in_own_process(name: str, folder: Path) -> dict[str, float]:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
+    command = [sys.executable, "-m", "benchmarks.rivals", name, str(folder)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    """Print the table, or with a contestant's name and a folder what it measured."""
+    if len(sys.argv) > 2:
+        print(json.dumps(contest(sys.argv[1], Path(sys.argv[2]))))
+        return
+    missing = [name for name in ("faiss", "cv2") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"rivals: {' and '.join(missing)} not installed (pip install 'ddsfl[bench]')")
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        prepare(folder)
+        runs = [{name: in_own_process(name, folder) for name in CONTESTANTS} for _ in range(ROUNDS)]
+    cost = {name: median(run[name]["seconds"] for run in runs) for name in CONTESTANTS}
+    print(f"Encoding, {THREADS} threads, medians of {ROUNDS} rounds")
+    for name, taken in cost.items():
+        peak = median(run[name]["megabytes"] for run in runs)
+        print(f"  {name:24} {1e3 * taken:6.0f} ms an image, {1 / taken:5.1f} images/s, peak {peak:5.0f} MB")
+    for ours_name, rival, asked in (
+        ("ours, fast", "opencv + faiss + NumPy", "2"),
+        ("codes, fast", "faiss + NumPy codes", "1.3"),
+    ):
+        ratio = cost[rival] / cost[ours_name]
+        print(f"  {ours_name} is {ratio:.1f} times as fast as {rival} (asked for: {asked})")
+
+
+if __name__ == "__main__":
+    main()
