@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,14 +56,22 @@ class DrawnTable:
         for row, summaries in zip(self.rows.rows, self.summaries):
             line = [row.label]
             for dataset, summary in zip(self.datasets, summaries):
-                paper = row.paper.get(dataset)
-                line += ["" if summary is None else str(summary), "" if paper is None else f"{paper:.2f}"]
+                line.append("" if summary is None else str(summary))
+                if self.has_paper(dataset):
+                    line.append(f"{row.paper[dataset]:.2f}" if dataset in row.paper else "")
             found.append(line)
         return found
 
+    def has_paper(self, dataset: str) -> bool:
+        """Return whether the paper has numbers on a data set."""
+        return any(dataset in row.paper for row in self.rows.rows)
+
     def header(self) -> list[str]:
         """Return the titles of the columns of `lines`."""
-        return ["", *(title for name in self.datasets for title in (name, "paper"))]
+        titles = [""]
+        for dataset in self.datasets:
+            titles += [dataset, "paper"] if self.has_paper(dataset) else [dataset]
+        return titles
 
     def notes(self) -> list[str]:
         """Return what stands below: notes of the table, marks and comparisons."""
@@ -134,14 +143,19 @@ def as_markdown(drawn: DrawnTable, command: str) -> str:
     """Return the table in Markdown, with the command that made it and where its cells come from."""
     header = drawn.header()
     lines = [f"## {drawn.rows.title}", "", f"`{command}`", ""]
-    lines += [_pipes(header), _pipes(["---", *["---:"] * (len(header) - 1)])]
-    lines += [_pipes(line) for line in drawn.lines()]
+    lines += [pipes(header), pipes(["---", *["---:"] * (len(header) - 1)])]
+    lines += [pipes(line) for line in drawn.lines()]
     notes = drawn.notes()
     lines += ["", *(f"- {note}" for note in notes), *([""] if notes else [])]
     return "\n".join([*lines, _origin(drawn.cells), ""])
 
 
-def _pipes(parts: Sequence[str]) -> str:
+def pipes(parts: Sequence[str]) -> str:
+    """Return a row of a table in Markdown.
+
+    >>> pipes(["GIST", "73.28"])
+    '| GIST | 73.28 |'
+    """
     return "| " + " | ".join(part.replace("|", "\\|") for part in parts) + " |"
 
 
@@ -158,7 +172,7 @@ def as_picture(path: Path, drawn: DrawnTable) -> None:
     figure = Figure(figsize=(3.4 + 2.6 * len(drawn.datasets), 0.6 + 0.28 * (len(lines) + 1)))
     axes = figure.add_subplot()
     axes.set_axis_off()
-    widths = [3.0, *[1.7, 0.8] * len(drawn.datasets)]
+    widths = [3.0, *(0.8 if title == "paper" else 1.7 for title in header[1:])]
     shares = [width / sum(widths) for width in widths]
     shown = axes.table(
         lines,
@@ -178,25 +192,33 @@ def as_picture(path: Path, drawn: DrawnTable) -> None:
         if row == 0:
             cell.set_text_props(weight="bold")
     axes.set_title(drawn.rows.title, loc="left", fontsize=13, fontweight="bold")
-    figure.text(0.12, 0.02, "\n".join(notes), fontsize=7, va="top", color="#6b7280", wrap=False)
-    _save(figure, path)
+    wrapped = [line for note in notes for line in textwrap.wrap(note, 60 + 40 * len(drawn.datasets))]
+    figure.text(0.12, 0.04, "\n".join(wrapped), fontsize=7, va="top", color="#6b7280")
+    save_figure(figure, path)
 
 
 def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None = None) -> None:
-    """Draw the score over the number of filters, a line a number of layers, as the paper's figure."""
+    """Draw the score over the number of filters, a line a number of layers, as the paper's figure.
+
+    Only splits that all the sizes have count, so that points differ by their filters alone.
+    """
     cells = read_cells(folder, dataset, n_splits)
+    sizes = {
+        number: [size for size in BANK_SIZES if bank_method(number, size) in cells] for number in (1, 2, 3)
+    }
+    made = [set(cells[bank_method(number, size)]) for number in sizes for size in sizes[number]]
+    common = set.intersection(*made) if made else set()
     figure = Figure(figsize=(7, 4.5))
     axes = figure.add_subplot()
     for number, colour in ((1, "#2563eb"), (2, "#d97706"), (3, "#059669")):
-        found = [
-            (size, summary.mean, summary.spread or 0.0)
-            for size in BANK_SIZES
-            if (summary := summarise(cells.get(bank_method(number, size), {}), 1)).mean is not None
-        ]
-        if found:
-            sizes, means, spreads = zip(*found)
+        points = []
+        for size in sizes[number] if common else ():
+            found = cells[bank_method(number, size)]
+            points.append(summarise({split: found[split] for split in common}, len(common)))
+        if points:
+            means, spreads = [point.mean for point in points], [point.spread or 0.0 for point in points]
             label = f"{number} layer{'s' * (number > 1)}"
-            axes.errorbar(sizes, means, spreads, color=colour, marker="o", capsize=3, label=label)
+            axes.errorbar(sizes[number], means, spreads, color=colour, marker="o", capsize=3, label=label)
     axes.set_xscale("log", base=2)
     axes.set_xticks(BANK_SIZES, [str(size) for size in BANK_SIZES])
     axes.set_xlabel("filters a layer")
@@ -205,11 +227,13 @@ def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None
     axes.spines[["top", "right"]].set_visible(False)
     if axes.containers:
         axes.legend(frameon=False, loc="lower right")
-    axes.set_title(f"Size of the filter bank, {dataset}", loc="left", fontsize=13, fontweight="bold")
-    _save(figure, path)
+    title = f"Size of the filter bank, {dataset}, {len(common)} split{'s' * (len(common) != 1)}"
+    axes.set_title(title, loc="left", fontsize=13, fontweight="bold")
+    save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG that appears whole or not at all."""
     FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)

@@ -28,6 +28,7 @@ from ddsfl.experiments.cells import (
     write_cell,
 )
 from ddsfl.experiments.protocols import Split
+from ddsfl.experiments.voc_runs import VocTruth, leave_out_difficult
 from ddsfl.images.reading import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
@@ -88,11 +89,13 @@ def evaluate_split(
     folder: Path | None = None,
     console: Console | None = None,
     shared: Shared | None = None,
+    voc: VocTruth | None = None,
 ) -> Cell:
     """Return the cell of one split, from ``folder`` if the same work left it there already.
 
     ``labels`` gives the label of each image that the split names, by its index in ``images``.
-    Images with several labels are scored by mean average precision, others by accuracy.
+    Images with several labels are scored by mean average precision, others by accuracy. ``voc`` says which
+    images are difficult for which class: these are left out as in VOC's development kit.
     """
     console = console or Console(quiet=True)
     model = SceneClassifier(preset, changes=changes, device=device, random_state=seed)
@@ -108,26 +111,37 @@ def evaluate_split(
         "settings": settings_of_cell(model.settings_in_use()),
         "seed": seed,
     }
+    if voc is not None:
+        like["truth"] = fingerprint(voc.values[used])
     path = None if folder is None else cell_path(folder, like["method"], split.name)
     if path is not None and (found := read_cell(path, like)) is not None:
         console.say(f"{split.name}: found from an earlier run")
         return found
     own_stages = None if path is None else path.with_suffix(".stages")
     start = time.perf_counter()
+    train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
+    stages = own_stages if shared is None else shared.folder
     model.fit(
-        images.subset(split.train),
-        [labels[index] for index in split.train],
-        checkpoints=own_stages if shared is None else shared.folder,
+        train,
+        train_labels,
+        checkpoints=stages,
         report=console.stage,
         progress=console.progress,
     )
+    if voc is not None:
+        if path is None or stages is None:
+            raise ValueError("voc needs a folder, for the stages and the files of VOC's server.")
+        leave_out_difficult(model, train, train_labels, voc.of(split.train, list(model.classes_)), stages)
     trained = time.perf_counter()
     console.begin("test images")
     scores = _test_scores(model, images, labels, split, console, shared)
     console.close()
     tested = time.perf_counter()
     true = [labels[index] for index in split.test]
-    if model.multilabel_:
+    if voc is not None:
+        assert path is not None
+        measured = voc.measure(model, split.test, scores, path.with_suffix(""))
+    elif model.multilabel_:
         relevant = np.array([[name in label for name in model.classes_] for label in true])
         measured = score_rankings(relevant, scores)
     else:

@@ -26,6 +26,8 @@ from ddsfl.experiments.evaluation import (
 )
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split, protocol
+from ddsfl.experiments.results import score_of
+from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.folders import ImageSet, Label
 from ddsfl.images.reading import Colour, ImageList
 from ddsfl.networks import find_networks
@@ -69,6 +71,13 @@ class Grid:
     def settings(self) -> dict[str, Settings]:
         """Return the settings of each method."""
         return {name: method(name, self.networks) for name in self.methods}
+
+    def read_truth(self) -> VocTruth | None:
+        """Return which images are difficult for which class, for VOC; None for other sets."""
+        plan = protocol(self.dataset)
+        if plan.dataset != "voc2012" or plan.lists is None:
+            return None
+        return VocTruth.read(self.data, plan.lists)
 
     def read(self) -> tuple[ImageSet, list[Split]]:
         """Return the images of the data set and the splits over them."""
@@ -132,12 +141,15 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
 def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
     """Make the missing cells of one split and yield a line on each."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
+    truth = grid.read_truth()
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
     # One list of images for all methods that want to see them alike: decoded once.
-    for seen in sorted({_pixels(settings) for settings in wanted.values()}):
-        chosen = {name: settings for name, settings in wanted.items() if _pixels(settings) == seen}
+    for seen in sorted({pixels_of(settings) for settings in wanted.values()}):
+        chosen = {name: settings for name, settings in wanted.items() if pixels_of(settings) == seen}
         images = ImageList(found.paths, colour=seen[0], max_side=seen[1], min_side=seen[2])
-        readable, labels = _readable(images, split, found.labels)
+        readable, labels = readable_split(images, split, found.labels)
+        if truth is None or not truth.secret:
+            readable.check(labels)
         shared = Shared(scratch)
         _count_uses(shared, grid, chosen, images, labels, readable)
         for name, settings in chosen.items():
@@ -153,14 +165,15 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
                 dataset=grid.dataset,
                 folder=grid.folder,
                 shared=shared,
+                voc=truth,
             )
-            measure = "mean_class_accuracy" if "accuracy" in cell else "mean_average_precision"
-            percent, took = 100 * cell[measure], cell["wall_seconds"]
-            yield f"{grid.dataset} {split.name}: {name} {percent:.2f} ({took:.0f} s)"
+            score = score_of(cell)
+            shown = "files for the server written" if score is None else f"{score:.2f}"
+            yield f"{grid.dataset} {split.name}: {name} {shown} ({cell['wall_seconds']:.0f} s)"
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _pixels(settings: Settings) -> tuple[Colour, int, int]:
+def pixels_of(settings: Settings) -> tuple[Colour, int, int]:
     """Return how the images of a method are decoded: colour, longest and shortest side.
 
     Images are as large as the paper's three layers need, so that all its methods see the same pixels.
@@ -186,14 +199,14 @@ def _run_split_alone(grid: Grid, number: int) -> None:
         _lines.put(line)
 
 
-def _readable(images: ImageList, split: Split, labels: Sequence[Label]) -> tuple[Split, dict[int, Label]]:
+def readable_split(
+    images: ImageList, split: Split, labels: Sequence[Label]
+) -> tuple[Split, dict[int, Label]]:
     """Return the split without images that cannot be read, and the labels of those it has."""
     used = [*split.train, *split.test]
     gone = {used[problem.index] for problem in images.subset(used).read_all()}
     whole = split.without(gone)
-    chosen = {index: labels[index] for index in [*whole.train, *whole.test]}
-    whole.check(chosen)
-    return whole, chosen
+    return whole, {index: labels[index] for index in [*whole.train, *whole.test]}
 
 
 def _count_uses(

@@ -1,0 +1,192 @@
+"""The sequential choice of the weights of the terms by cross-validation on training images alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ddsfl
+from ddsfl.classify.crossval import stratified_folds
+from ddsfl.compute.device import make_generator
+from ddsfl.compute.stages import fingerprint
+from ddsfl.console import Console
+from ddsfl.experiments.cells import read_cell, write_cell
+from ddsfl.experiments.evaluation import Shared, evaluate_split
+from ddsfl.experiments.protocols import Split
+from ddsfl.experiments.results import score_of
+from ddsfl.images.reading import ImageList
+from ddsfl.learning.labels import read_targets
+from ddsfl.model import SceneClassifier
+from ddsfl.settings import Settings
+
+#: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
+#: gamma comes before it. The weights are for inputs of unit mean energy.
+GRIDS: Mapping[str, tuple[float, ...]] = {
+    "xi": (0.0, 0.001, 0.01),
+    "lambda1": (0.0, 0.003, 0.01, 0.03),
+    "gamma": (0.0, 0.1, 0.3, 1.0),
+    "lambda2": (0.0, 0.001, 0.01),
+    "eta": (0.0, 0.03, 0.1, 0.3),
+}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting that was tried: which parameter, its value, all changes in use, and the scores a fold."""
+
+    parameter: str
+    value: float
+    changes: Mapping[str, Any]
+    scores: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean over the folds, in percent."""
+        return float(np.mean(self.scores))
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was tried, in order, and the changes that won."""
+
+    candidates: tuple[Candidate, ...]
+    chosen: Mapping[str, Any]
+
+
+def bank_path(parameter: str) -> str:
+    """Return the path of a weight in the settings, of all layers.
+
+    >>> bank_path("eta")
+    'layers.bank.eta'
+    """
+    return f"layers.bank.{parameter}"
+
+
+def search_settings(
+    images: ImageList,
+    labels: Sequence[Any],
+    folder: Path,
+    *,
+    preset: str = "quick",
+    changes: Mapping[str, Any] | None = None,
+    grids: Mapping[str, Sequence[float]] = GRIDS,
+    n_folds: int = 3,
+    seed: int = 0,
+    device: str = "auto",
+    report: Callable[[Candidate], None] | None = None,
+    console: Console | None = None,
+) -> Search:
+    """Choose the weights of the terms one after another, as the paper does.
+
+    All start at 0. Each in turn takes the value with the best mean score over the folds, the first of equal
+    ones, and keeps it while the next is chosen.
+
+    Parameters
+    ----------
+    images, labels : the training images; no others are looked at.
+    folder : where each candidate leaves a JSON file, and each fold its stages; a second call goes on there.
+    changes : other settings that differ from the preset.
+    grids : the values of each parameter that is searched, in the order of the search.
+    report : called with each candidate as it is known.
+    """
+    folds = training_folds(labels, n_folds, seed)
+    given = dict(changes or {})
+    chosen: dict[str, Any] = {bank_path(parameter): 0.0 for parameter in grids}
+    candidates = []
+    for parameter, values in grids.items():
+        tried = []
+        for value in values:
+            candidate = {**given, **chosen, bank_path(parameter): value}
+            scores = _scores(images, labels, folds, folder, preset, candidate, seed, device, console)
+            tried.append(Candidate(parameter, value, candidate, scores))
+            if report is not None:
+                report(tried[-1])
+        chosen[bank_path(parameter)] = max(tried, key=lambda one: one.mean).value  # the first of equal ones
+        candidates += tried
+    return Search(tuple(candidates), chosen)
+
+
+def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split]:
+    """Return one split a fold, each image tested once; folds have equal shares of every class.
+
+    >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
+    [[0, 3], [1, 2]]
+    """
+    classes, targets, multilabel = read_targets(labels)
+    membership = targets if multilabel else np.eye(len(classes), dtype=bool)[targets]
+    least = int(membership.sum(axis=0).min())
+    if not 2 <= n_folds <= least:
+        raise ValueError(
+            f"n_folds={n_folds}; expected at least 2 and at most {least}, the images of the smallest class."
+        )
+    fold_of = stratified_folds(membership, n_folds, make_generator(seed))
+    return [
+        Split(
+            np.flatnonzero(fold_of != fold).tolist(),
+            np.flatnonzero(fold_of == fold).tolist(),
+            seed,
+            f"fold {fold + 1}",
+        )
+        for fold in range(n_folds)
+    ]
+
+
+def _scores(
+    images: ImageList,
+    labels: Sequence[Any],
+    folds: Sequence[Split],
+    folder: Path,
+    preset: str,
+    changes: Mapping[str, Any],
+    seed: int,
+    device: str,
+    console: Console | None,
+) -> tuple[float, ...]:
+    """Return the score of a candidate on each fold, from its file if the same work left it there."""
+    settings = SceneClassifier(preset, changes=changes).settings_in_use()
+    like = {
+        "settings": settings.to_json(),
+        "pixels": images.fingerprint(),
+        "labels": fingerprint(list(labels)),
+        "folds": [fingerprint(fold.train, fold.test) for fold in folds],
+        "seed": seed,
+        "version": ddsfl.__version__,
+    }
+    path = folder / f"candidate.{fingerprint(like)}.json"
+    found = read_cell(path, json.loads(json.dumps(like)))
+    if found is not None:
+        return tuple(found["scores"])
+    scores = []
+    for number, fold in enumerate(folds, start=1):
+        cell = evaluate_split(
+            images,
+            labels,
+            fold,
+            preset=preset,
+            changes=changes,
+            seed=seed,
+            device=device,
+            console=console,
+            shared=Shared(folder / f"fold{number}.stages"),
+        )
+        score = score_of(cell)
+        assert score is not None
+        scores.append(score)
+    write_cell(path, {**like, "changes": dict(changes), "scores": scores})
+    for number in range(1, len(folds) + 1):
+        _drop_own(folder / f"fold{number}.stages", settings)
+    return tuple(scores)
+
+
+def _drop_own(stages: Path, settings: Settings) -> None:
+    """Remove the stages that no other candidate shares, some GB each: all that comes from learned layers."""
+    learned = {block.name for block in settings.blocks if block.source == "stack"}
+    learned |= {f"layer{number}" for number in range(1, len(settings.layers) + 1)}
+    for path in stages.glob("*.safetensors"):
+        if path.name.partition(".")[0] in {*learned, "weights", "classifier"}:
+            path.unlink()

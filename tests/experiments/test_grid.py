@@ -1,0 +1,273 @@
+"""Grids of cells on tiny sets: what is made, shared, kept and made again."""
+
+import dataclasses
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ddsfl.experiments import evaluation, grid, methods
+from ddsfl.experiments.evaluation import cell_path
+from ddsfl.experiments.grid import Grid, run_grid
+from ddsfl.experiments.protocols import PROTOCOLS, Protocol
+from ddsfl.experiments.voc import VOC_CLASSES
+from ddsfl.experiments.voc_runs import VocTruth
+from ddsfl.images.synthetic import make_scenes
+from ddsfl.model import SceneClassifier
+from ddsfl.presets import preset
+from tests.descriptors.test_deep import tiny_network
+from tests.oracles.voc import voc_evaluate, write_voc
+from tests.tiny import TINY, write_scenes
+
+
+@pytest.fixture
+def tiny_methods(monkeypatch):
+    """All methods as small as they can be, and random splits of two training images a class."""
+    tiny = preset("paper").change(TINY)
+    monkeypatch.setattr(methods, "preset", lambda name: tiny)
+    monkeypatch.setattr(methods, "LLC", tiny.blocks[0].coding)
+    monkeypatch.setitem(PROTOCOLS, "sports8", Protocol("sports8", n_splits=2, n_train=2, n_test=2))
+
+
+@pytest.fixture
+def scenes(tmp_path, tiny_methods):
+    write_scenes(tmp_path / "data", n_per_class=4, classes=2)
+
+    def make(*names, n_splits=1, **options):
+        places = {"data": tmp_path / "data", "cells": tmp_path / "cells", "scratch": tmp_path / "stages"}
+        return Grid("sports8", methods=names, n_splits=n_splits, device="cpu", **places, **options)
+
+    return make
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """Counts the stages that were computed, not found."""
+    computed = Counter()
+    fit = SceneClassifier.fit
+
+    def counted(self, *args, **options):
+        def report(name, found):
+            computed[name] += not found
+
+        return fit(self, *args, **{**options, "report": report})
+
+    monkeypatch.setattr(SceneClassifier, "fit", counted)
+    return computed
+
+
+def test_cells_are_made_once_and_only_where_missing(scenes, stages):
+    lines = []
+    wanted = scenes("sift", "ddsfl-1layer", n_splits=2)
+    run_grid(wanted, report=lines.append)
+    assert [line.rpartition(" (")[0].rpartition(" ")[0] for line in lines] == [
+        f"sports8 random {split}: {name}" for split in (1, 2) for name in ("sift", "ddsfl-1layer")
+    ]
+    files = sorted(path.name for path in wanted.folder.iterdir())
+    assert files == sorted(f"{name}.random{split}.json" for name in wanted.methods for split in (1, 2))
+    assert not list(wanted.scratch.iterdir())
+    cell = json.loads((wanted.folder / "sift.random2.json").read_text())
+    needed = "dataset method split accuracy mean_class_accuracy per_class_accuracy confusion settings seed"
+    assert set(f"{needed} seconds device commit n_train n_test".split()) <= set(cell)
+    assert (cell["dataset"], cell["method"], cell["split"]) == ("sports8", "sift", "random 2")
+    assert (cell["n_train"], cell["n_test"]) == (4, 4)
+    given = [int(number) for number in cell["predicted"].split()]
+    counts = np.zeros((2, 2), int)
+    for true, predicted in zip([0, 0, 1, 1], given):
+        counts[true, predicted] += 1
+    assert counts.tolist() == cell["confusion"]
+
+    stages.clear()
+    run_grid(wanted, report=lines.append)
+    assert len(lines) == 4
+    (wanted.folder / "sift.random2.json").unlink()
+    run_grid(wanted, report=lines.append)
+    assert len(lines) == 5
+    assert stages["sift.words"] == 1
+    assert not stages["layer1.bank"]
+
+
+def test_other_settings_and_seeds_are_made_again(scenes, stages, monkeypatch):
+    run_grid(scenes("sift"))
+    assert scenes("sift").missing("random 1") == []
+    assert scenes("sift", seed=1).missing("random 1") == ["sift"]
+    monkeypatch.setattr(methods, "LLC", {**methods.LLC, "n_words": 11})
+    assert scenes("sift").missing("random 1") == ["sift"]
+
+
+def test_methods_share_stages_and_test_vectors_and_get_what_they_get_alone(scenes, stages, monkeypatch):
+    encoded = []
+    block_vectors = SceneClassifier.block_vectors
+
+    def watched(self, images, names, **options):
+        encoded.extend(names)
+        return block_vectors(self, images, names, **options)
+
+    monkeypatch.setattr(SceneClassifier, "block_vectors", watched)
+    together = scenes("sift", "ddsfl-2layers", "ddsfl-2layers+sift")
+    run_grid(together)
+    assert stages["layer1.bank"] == stages["layer2.bank"] == stages["sift.words"] == 1
+    assert sorted(encoded) == ["layer1", "layer2", "sift"]
+    alone = dataclasses.replace(scenes("ddsfl-2layers+sift"), cells=together.cells.with_name("alone"))
+    run_grid(alone)
+    one, other = (
+        json.loads(cell_path(made.folder, "ddsfl-2layers+sift", "random 1").read_text())
+        for made in (together, alone)
+    )
+    for key in ("predicted", "confusion", "C", "weights", "settings", "pixels"):
+        assert one[key] == other[key]
+
+
+def test_vectors_are_dropped_after_their_last_use(scenes, monkeypatch):
+    kept = []
+    evaluate_split = grid.evaluate_split
+
+    def watched(*args, shared, **options):
+        cell = evaluate_split(*args, shared=shared, **options)
+        kept.append(len(shared.vectors))
+        return cell
+
+    monkeypatch.setattr(grid, "evaluate_split", watched)
+    run_grid(scenes("sift", "ddsfl-1layer", "ddsfl-1layer+sift"))
+    assert kept == [1, 2, 0]
+
+
+def test_an_interrupted_grid_goes_on_with_its_stages(scenes, stages, monkeypatch):
+    wanted = scenes("sift")
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation, "_test_scores", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_grid(wanted)
+    assert stages["sift.words"] == 1
+    run_grid(wanted)
+    assert stages["sift.words"] == 1
+    assert not wanted.missing("random 1")
+
+
+def test_images_that_cannot_be_read_are_left_out(scenes):
+    wanted = scenes("sift")
+    _, (split,) = wanted.read()
+    paths = wanted.read()[0].paths
+    paths[split.test[0]].write_bytes(b"no image")
+    run_grid(wanted)
+    assert json.loads((wanted.folder / "sift.random1.json").read_text())["n_test"] == 3
+
+
+def test_more_splits_than_prescribed_keep_the_first_ones(scenes):
+    splits = [scenes("sift", n_splits=n).read()[1] for n in (1, 3)]
+    assert len(splits[1]) == 3
+    assert splits[0][0] == splits[1][0]
+
+
+@pytest.mark.slow
+def test_splits_run_in_processes_of_their_own(tmp_path):
+    images, _ = make_scenes(n_per_class=1, random_state=0, size=64)
+    for label in ("a", "b"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for number in range(71):  # the protocol trains on 70
+            shade = np.clip(images[4 * (label == "b")].astype(int) + number % 9, 0, 255).astype(np.uint8)
+            Image.fromarray(shade).save(tmp_path / "data" / label / f"{number}.png")
+    places = {name: tmp_path / name for name in ("data", "cells", "scratch")}
+    networks = {"net": str(tiny_network(tmp_path / "net.onnx"))}
+    wanted = Grid("sports8", methods=["net"], n_splits=2, networks=networks, device="cpu", **places)
+    lines = []
+    run_grid(wanted, jobs=2, report=lines.append)
+    assert sorted(line.partition(":")[0] for line in lines) == [f"sports8 random {n}" for n in (1, 2)]
+    assert all(wanted.missing(f"random {number}") == [] for number in (1, 2))
+    cells = [json.loads(path.read_text()) for path in sorted(wanted.folder.iterdir())]
+    assert [cell["mean_class_accuracy"] for cell in cells] == [1.0] * 2
+    assert cells[0]["settings"]["sources"] == {"net": {"method": "onnx", "path": "net.onnx"}}
+
+
+@pytest.fixture
+def voc(tmp_path, tiny_methods):
+    """A tree with three of the twenty classes, some images difficult, and a test list without labels."""
+    images, _ = make_scenes(n_per_class=4, random_state=0, size=64)
+    rng = np.random.default_rng(0)
+    ids = [f"2008_{number:06}" for number in range(18)]
+    truth = {key: [-1] * 20 for key in ids}
+    for number, key in enumerate(ids):
+        truth[key][number % 3] = 1
+        other = int(rng.integers(3))
+        truth[key][other] = max(truth[key][other], int(rng.choice([-1, 0, 1])))
+    subsets = {"train": ids[:8], "val": ids[8:15], "trainval": ids[:15], "test": ids[15:]}
+    write_voc(tmp_path / "VOC2012", truth, VOC_CLASSES, subsets)
+    for key, image in zip(ids, images):
+        Image.fromarray(image).convert("RGB").save(tmp_path / "VOC2012" / "JPEGImages" / f"{key}.jpg")
+    places = {"data": tmp_path / "VOC2012", "cells": tmp_path / "cells", "scratch": tmp_path / "stages"}
+    return Grid("voc2012", methods=["sift"], n_splits=1, device="cpu", **places)
+
+
+def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, tmp_path):
+    scored = []
+    test_scores = evaluation._test_scores
+
+    def watched(model, *args):
+        scored.append((model, test_scores(model, *args)))
+        return scored[-1][1]
+
+    monkeypatch.setattr(evaluation, "_test_scores", watched)
+    run_grid(voc)
+    cell = json.loads((voc.folder / "sift.train-val.json").read_text())
+    model, scores = scored[0]
+    lists = voc.data / "ImageSets" / "Main"
+    ids = (lists / "val.txt").read_text().split()
+    classes = VOC_CLASSES[:3]
+    assert list(model.classes_) == list(classes)
+    for column, name in enumerate(classes):
+        given = tmp_path / "given.txt"
+        given.write_text("".join(f"{key} {value:.12f}\n" for key, value in zip(ids, scores[:, column])))
+        expected = voc_evaluate(lists / f"{name}_val.txt", given)
+        assert cell["average_precision"][name] == pytest.approx(expected, abs=1e-9)
+    assert cell["mean_average_precision"] == pytest.approx(np.mean(list(cell["average_precision"].values())))
+
+    # The machines were fitted without what is difficult for their class.
+    found, _ = voc.read()
+    truth = VocTruth.read(voc.data, ("train", "val")).of(range(8), classes)
+    assert (truth == 0).any()
+    vectors = torch.from_numpy(model.transform(found.paths[:8])).double()
+    augmented = torch.cat([vectors, torch.ones(8, 1)], dim=1)
+    for column in range(3):
+        weights = torch.tensor(
+            [*model.classifier_.coef_[column], model.classifier_.intercept_[column]], dtype=torch.float64
+        ).requires_grad_()
+        signs = torch.from_numpy(truth[:, column].astype(float))
+        slack = (1 - signs * (augmented @ weights)).clamp_min(0)[signs != 0]
+        (0.5 * weights @ weights + model.classifier_.C_ * (slack**2).sum()).backward()
+        assert weights.grad.abs().max() < 1e-3 * float(weights.detach().abs().max())
+    assert voc.missing("train / val") == []
+
+
+def test_a_cell_says_which_images_were_difficult(voc):
+    run_grid(voc)
+    file = voc.data / "ImageSets" / "Main" / f"{VOC_CLASSES[0]}_val.txt"
+    before = json.loads((voc.folder / "sift.train-val.json").read_text())
+    file.write_text(file.read_text().replace("-1", " 0", 1))
+    (voc.folder / "sift.train-val.json").unlink()
+    run_grid(voc)
+    after = json.loads((voc.folder / "sift.train-val.json").read_text())
+    assert before["truth"] != after["truth"]
+
+
+def test_voc_test_images_get_files_for_the_server_and_no_score(voc):
+    wanted = dataclasses.replace(voc, dataset="voc2012-test")
+    lines = []
+    run_grid(wanted, report=lines.append)
+    assert "files for the server written" in lines[0]
+    cell = json.loads((wanted.folder / "sift.trainval-test.json").read_text())
+    assert cell["mean_average_precision"] is None
+    place = wanted.folder / "sift.trainval-test" / "results" / "VOC2012" / "Main"
+    assert sorted(path.name for path in place.iterdir()) == cell["result_files"]
+    assert cell["result_files"] == [f"comp1_cls_test_{name}.txt" for name in VOC_CLASSES[:3]]
+    ids = (voc.data / "ImageSets" / "Main" / "test.txt").read_text().split()
+    for path in place.iterdir():
+        lines = [line.split(" ") for line in path.read_text().splitlines()]
+        assert [key for key, _ in lines] == ids
+        assert all(np.isfinite(float(value)) for _, value in lines)
