@@ -109,12 +109,13 @@ def reproduce(
     Paper().print(as_text(drawn))
     command = " ".join(["ddsfl reproduce", name, *(f"--dataset {one}" for one in shown)])
     if out is not None:
-        _say_files(_write_table(drawn, out, cells, command + f" --splits {splits}" * bool(splits)), console)
+        command += f" --splits {splits}" * bool(splits)
+        _say_files(_write_table(drawn, out, cells, splits, command), console)
     if name == "complement":
         _complement(drawn, cells, known, grid, out, console)
 
 
-def _write_table(drawn: DrawnTable, out: Path, cells: Path, command: str) -> list[Path]:
+def _write_table(drawn: DrawnTable, out: Path, cells: Path, splits: int | None, command: str) -> list[Path]:
     """Write a table as Markdown and as a picture, bank-size also as a plot a data set."""
     out.mkdir(parents=True, exist_ok=True)
     name = drawn.rows.name
@@ -128,7 +129,7 @@ def _write_table(drawn: DrawnTable, out: Path, cells: Path, command: str) -> lis
     if name == "bank-size":
         for dataset in drawn.datasets:
             files.append(out / f"{name}-{dataset}.png")
-            draw_bank_sizes(files[-1], cells, dataset)
+            draw_bank_sizes(files[-1], cells, dataset, splits)
     return files
 
 

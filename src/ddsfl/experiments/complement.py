@@ -44,10 +44,9 @@ class Complement:
         losses = sum(one < other for _, one, other in self.classes)
         equal = len(self.classes) - wins - losses
         tail = f", equal on {equal}" if equal else ""
-        return (
-            f"{self.ours} is better on {wins} of {len(self.classes)} classes, {self.theirs} on {losses}{tail} "
-            f"({self.n_splits} split{'s' * (self.n_splits > 1)})."
-        )
+        splits = f"{self.n_splits} split{'s' * (self.n_splits > 1)}"
+        ours = f"{self.ours} is better on {wins} of {len(self.classes)} classes"
+        return f"{ours}, {self.theirs} on {losses}{tail} ({splits})."
 
     def as_text(self, dataset: str) -> Table:
         """Return the classes as a table for a terminal."""

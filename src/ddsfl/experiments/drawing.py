@@ -216,7 +216,8 @@ def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None
             found = cells[bank_method(number, size)]
             points.append(summarise({split: found[split] for split in common}, len(common)))
         if points:
-            means, spreads = [point.mean for point in points], [point.spread or 0.0 for point in points]
+            means = [point.mean or 0.0 for point in points]
+            spreads = [point.spread or 0.0 for point in points]
             label = f"{number} layer{'s' * (number > 1)}"
             axes.errorbar(sizes[number], means, spreads, color=colour, marker="o", capsize=3, label=label)
     axes.set_xscale("log", base=2)

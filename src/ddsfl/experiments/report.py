@@ -1,4 +1,4 @@
-"""The page of results: every table that has rows to compare, written between markers into a page kept by hand."""
+"""The page of results: all tables with rows to compare, between markers of a page that is kept by hand."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def compare(cells_a: Mapping[str, Cell], cells_b: Mapping[str, Cell]) -> Differe
     >>> one, other = {"1": cell(0.5), "2": cell(0.6)}, {"1": cell(0.6), "2": cell(0.8)}
     >>> found = compare(one, other)
     >>> round(found.mean, 6), round(found.spread, 3), found.n, round(found.p, 3), round(found.p_corrected, 3)
-    (15.0, 7.071, 2, 0.205, 0.258)
+    (15.0, 7.071, 2, 0.205, 0.259)
     """
     pairs = [(cells_a[split], cells_b[split]) for split in sorted(set(cells_a) & set(cells_b))]
     scored = [(score_of(one), score_of(other), one) for one, other in pairs]

@@ -115,7 +115,7 @@ def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split
     """Return one split a fold, each image tested once; folds have equal shares of every class.
 
     >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
-    [[0, 3], [1, 2]]
+    [[0, 2], [1, 3]]
     """
     classes, targets, multilabel = read_targets(labels)
     membership = targets if multilabel else np.eye(len(classes), dtype=bool)[targets]

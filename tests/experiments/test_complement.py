@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from PIL import Image
+
+from ddsfl.compute.stages import fingerprint
+from ddsfl.experiments.complement import complement, draw_examples, won_images
+from ddsfl.experiments.filters import draw_side_by_side
+from ddsfl.experiments.protocols import Split
+from ddsfl.images.folders import ImageSet
+
+
+def cell(name, **classes):
+    return {"method": name, "per_class_accuracy": classes}
+
+
+def test_classes_go_from_our_largest_win_to_theirs():
+    ours = {
+        "1": cell("a", sea=0.5, city=0.9, wood=0.4, hill=None),
+        "2": cell("a", sea=0.7, city=0.7, wood=0.4),
+    }
+    theirs = {
+        "1": cell("b", sea=0.9, city=0.4, wood=0.4, hill=0.5),
+        "2": cell("b", sea=0.7, city=0.6, wood=0.4),
+        "3": cell("b", sea=0.0, city=0.0, wood=0.0),
+    }
+    found = complement(ours, theirs)
+    assert [name for name, *_ in found.classes] == ["city", "wood", "sea"]
+    assert found.classes[0][1:] == pytest.approx((80, 50))
+    assert found.classes[2][1:] == pytest.approx((60, 80))
+    assert found.words() == "a is better on 1 of 3 classes, b on 1, equal on 1 (2 splits)."
+    text = found.as_markdown("scene15").splitlines()
+    assert text[0] == "### scene15: a and b"
+    assert text[4:7] == ["| class | a | b | difference |", "| --- | ---: | ---: | ---: |", text[6]]
+    assert text[6] == "| city | 80.00 | 50.00 | +30.00 |"
+    assert list(found.as_text("s").columns[3].cells) == ["+30.00", "+0.00", "-20.00"]
+
+
+def test_without_a_common_split_nothing_is_compared():
+    assert complement({"1": cell("a", sea=1.0)}, {"2": cell("b", sea=1.0)}) is None
+    assert (
+        complement({"1": {"method": "a", "mean_average_precision": 0.5}}, {"1": cell("b", sea=1.0)}) is None
+    )
+
+
+@pytest.fixture
+def guesses(tmp_path):
+    """Eight test images of two classes, and what two methods said of them."""
+    paths, labels = [], []
+    for number in range(10):
+        path = tmp_path / f"{number}.png"
+        Image.fromarray(np.full((20, 30, 3), 20 * number, np.uint8)).save(path)
+        paths.append(path)
+        labels.append("ab"[number % 2])
+    split = Split(train=[0, 1], test=list(range(2, 10)), seed=0, name="random 1")
+    mark = {
+        "split": "random 1",
+        "split_fingerprint": fingerprint(split.train, split.test),
+        "classes": ["a", "b"],
+    }
+    #                 image 2 3 4 5 6 7 8 9; true a b a b a b a b
+    ours = {**cell("ours", a=1.0, b=0.25), **mark, "predicted": "0 1 0 0 0 0 0 0"}
+    theirs = {**cell("net", a=0.5, b=0.75), **mark, "predicted": "0 1 1 1 1 1 0 0"}
+    return ours, theirs, ImageSet(paths, labels), split
+
+
+def test_images_that_one_got_right_and_the_other_wrong(guesses):
+    ours, theirs, images, split = guesses
+    assert won_images(ours, theirs, images, split, "a") == [4, 6]
+    assert won_images(theirs, ours, images, split, "b") == [5, 7]
+    assert won_images(ours, theirs, images, split, "b") == []
+    other = Split(train=[1, 0], test=split.test, seed=0, name="random 1")
+    with pytest.raises(ValueError, match="cell of ours on random 1 is of other images"):
+        won_images(ours, theirs, images, other, "a")
+
+
+def test_examples_show_them(guesses, tmp_path, monkeypatch):
+    ours, theirs, images, split = guesses
+    shown, titles = [], []
+    real = Axes.set_title
+    monkeypatch.setattr(Axes, "imshow", lambda self, picture: shown.append(int(picture[0, 0, 0])))
+    monkeypatch.setattr(
+        Axes, "set_title", lambda self, text, **options: (titles.append(text), real(self, text, **options))
+    )
+    found = complement({"random 1": ours}, {"random 1": theirs})
+    draw_examples(tmp_path / "examples.png", found, (ours, theirs), images, split)
+    assert titles == ["a: right by ours alone", "b: right by net alone"]
+    assert shown == [80, 120, 100, 140]
+    assert (tmp_path / "examples.png").is_file()
+
+
+def test_mosaics_stand_side_by_side(tmp_path):
+    rng = np.random.default_rng(0)
+    one, three = rng.normal(size=(6, 1, 8, 8)), rng.normal(size=(12, 3, 8, 8))
+    for name, pictures in (("one", {"a": one}), ("three", {"b": three}), ("both", {"a": one, "b": three})):
+        draw_side_by_side(tmp_path / f"{name}.png", pictures)
+    one, three, both = (
+        np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB")) for name in ("one", "three", "both")
+    )
+    assert both.shape[1] == one.shape[1] + three.shape[1]
+    np.testing.assert_array_equal(both[: len(one), : one.shape[1]], one)
+    np.testing.assert_array_equal(both[: len(three), one.shape[1] :], three)

@@ -1,0 +1,145 @@
+"""The sequential search on tiny scenes, and against scores that are made up."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ddsfl.experiments import search
+from ddsfl.experiments.search import GRIDS, search_settings, training_folds
+from ddsfl.model import SceneClassifier
+from ddsfl.presets import preset
+from ddsfl.settings import image_list
+from tests.tiny import TINY, tiny_scenes
+
+SMALL = {"lambda1": (0.0, 0.01), "gamma": (0.0, 0.3)}
+
+
+@pytest.fixture
+def scenes():
+    images, labels = tiny_scenes(n_per_class=4, classes=2)
+    return image_list(images, preset("quick").change(TINY)), labels
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Replace training by a score for the settings; returns what was evaluated."""
+    asked = []
+
+    def evaluate(images, labels, split, *, changes, **options):
+        weights = {name: changes[f"layers.bank.{name}"] for name in GRIDS}
+        asked.append((weights, split.name))
+        # lambda1 is best at 0.01; gamma is best at 0.1, but at 1 if lambda1 is not.
+        score = 0.5 - abs(weights["lambda1"] - 0.01)
+        best = 0.1 if weights["lambda1"] == 0.01 else 1.0
+        return {"mean_class_accuracy": score - 0.1 * abs(weights["gamma"] - best) - 0.2 * weights["eta"]}
+
+    monkeypatch.setattr(search, "evaluate_split", evaluate)
+    return asked
+
+
+def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(scenes, made_up, tmp_path):
+    found = search_settings(*scenes, tmp_path, preset="quick", changes=TINY, n_folds=2)
+    assert found.chosen == {
+        "layers.bank.xi": 0.0,  # all equal: the first
+        "layers.bank.lambda1": 0.01,
+        "layers.bank.gamma": 0.1,
+        "layers.bank.lambda2": 0.0,
+        "layers.bank.eta": 0.0,
+    }
+    assert list(GRIDS) == ["xi", "lambda1", "gamma", "lambda2", "eta"]
+    tried = [weights for weights, fold in made_up if fold == "fold 1"]
+    expected = []
+    fixed = dict.fromkeys(GRIDS, 0.0)
+    for name, values in GRIDS.items():
+        expected += [{**fixed, name: value} for value in values]
+        fixed[name] = found.chosen[f"layers.bank.{name}"]
+    unique = [one for place, one in enumerate(expected) if one not in expected[:place]]
+    assert tried == unique  # what was tried already is not tried again
+    assert [(one.parameter, one.value) for one in found.candidates] == [
+        (name, value) for name, values in GRIDS.items() for value in values
+    ]
+    assert found.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
+
+
+def test_candidates_are_kept_and_other_work_is_not_mistaken_for_them(scenes, made_up, tmp_path):
+    images, labels = scenes
+    options = {"changes": TINY, "n_folds": 2}
+    first = search_settings(images, labels, tmp_path, **options)
+    count = len(made_up)
+    files = sorted(tmp_path.glob("candidate.*.json"))
+    assert 2 * len(files) == count
+    kept = json.loads(files[0].read_text())
+    assert len(kept["scores"]) == 2
+    assert kept["changes"]["layers.bank.n_filters"] == TINY["layers.bank.n_filters"]
+    assert search_settings(images, labels, tmp_path, **options) == first
+    assert len(made_up) == count
+    files[0].unlink()
+    search_settings(images, labels, tmp_path, **options)
+    assert len(made_up) == count + 2
+    search_settings(images, labels, tmp_path, **options, seed=1)
+    assert len(made_up) > 2 * count
+    count = len(made_up)
+    search_settings(images, labels[::-1], tmp_path, **options)
+    assert len(made_up) > count + 2
+
+
+def test_folds_test_every_training_image_once_and_share_the_classes(scenes):
+    labels = [*("abcab" * 6), "a"]
+    folds = training_folds(labels, 3, seed=0)
+    assert sorted(index for fold in folds for index in fold.test) == list(range(31))
+    for fold in folds:
+        assert sorted([*fold.train, *fold.test]) == list(range(31))
+        counts = [sum(labels[index] == name for index in fold.test) for name in "abc"]
+        assert counts[1:] == [4, 2]
+        assert counts[0] in (4, 5)
+    assert training_folds(labels, 3, seed=0) == folds
+    assert training_folds(labels, 3, seed=1) != folds
+    assert [fold.name for fold in folds] == ["fold 1", "fold 2", "fold 3"]
+
+
+@pytest.mark.parametrize("n_folds", [1, 4])
+def test_folds_need_images_of_every_class(n_folds):
+    with pytest.raises(ValueError, match=f"n_folds={n_folds}; expected at least 2 and at most 3"):
+        training_folds(["a"] * 5 + ["b"] * 3, n_folds, seed=0)
+
+
+def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp_path):
+    images, labels = scenes
+    reported = []
+    found = search_settings(
+        images, labels, tmp_path, changes=TINY, grids=SMALL, n_folds=2, device="cpu", report=reported.append
+    )
+    assert reported == list(found.candidates)
+    assert len(found.candidates) == 4
+    candidate = found.candidates[-1]
+    for fold, score in zip(training_folds(labels, 2, seed=0), candidate.scores):
+        model = SceneClassifier("quick", changes=candidate.changes, device="cpu", random_state=0)
+        model.fit(images.subset(fold.train), [labels[index] for index in fold.train])
+        predicted = model.predict(images.subset(fold.test))
+        true = np.array([labels[index] for index in fold.test])
+        each = [np.mean(predicted[true == name] == name) for name in np.unique(true)]
+        assert score == pytest.approx(100 * np.mean(each))
+    best = max((one for one in found.candidates if one.parameter == "gamma"), key=lambda one: one.mean)
+    assert found.chosen["layers.bank.gamma"] == best.value
+
+
+def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, tmp_path, monkeypatch):
+    images, labels = scenes
+    block = {"coding": {"method": "llc", "n_words": 8, "n_neighbors": 3}, "source": "sift"}
+    both = [{"name": "layer1", "coding": block["coding"]}, {"name": "sift", **block}]
+    changes = {**{key: value for key, value in TINY.items() if "coding" not in key}, "blocks": both}
+    computed = []
+    fit = SceneClassifier.fit
+
+    def watched(self, *args, **options):
+        report = {"report": lambda name, found: found or computed.append(name)}
+        return fit(self, *args, **{**options, **report})
+
+    monkeypatch.setattr(SceneClassifier, "fit", watched)
+    options = {"changes": changes, "grids": {"lambda1": (0.0, 0.01)}, "n_folds": 2, "device": "cpu"}
+    search_settings(images, labels, tmp_path, **options)
+    assert computed.count("sift.words") == 2  # one a fold
+    assert computed.count("layer1.bank") == 4
+    left = {path.name.partition(".")[0] for path in tmp_path.glob("fold*.stages/*")}
+    assert left == {"sift"}
