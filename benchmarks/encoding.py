@@ -55,7 +55,7 @@ def learn(name: str) -> tuple[FilterStack, LLC, list[Tensor]]:
     known = [image for number, image in enumerate(images) if number % every]
     labels = [label for number, label in enumerate(labels) if number % every]
     layer, coding = preset(name).layers[0], preset(name).blocks[0].coding or {}
-    bank = {**layer.bank, "gamma": 0.0, "eta": 0.0, "rounds": 1, "max_iter": 30}
+    bank = {**(layer.bank or {}), "gamma": 0.0, "eta": 0.0, "rounds": 1, "max_iter": 30}
     brief = dataclasses.replace(layer, exemplars=None, patches_per_image=200, bank=bank)
     stack = FilterStack([brief], device="cpu", random_state=0).fit(known, labels)
     draw = torch.Generator().manual_seed(0)

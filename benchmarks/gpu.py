@@ -119,7 +119,7 @@ def small_stack(images: Sequence[Tensor], n_layers: int, **bank: Any) -> FilterS
     """A stack of the paper's layers, learned for a few steps only: encoding costs the same."""
     few = {"max_iter": 20, "gamma": 0.0, "eta": 0.0, **bank}
     layers = [
-        dataclasses.replace(layer, patches_per_image=100, bank={**layer.bank, **few})
+        dataclasses.replace(layer, patches_per_image=100, bank={**(layer.bank or {}), **few})
         for layer in preset("paper").layers[:n_layers]
     ]
     some = images[:: max(1, len(images) // 100)]

@@ -160,3 +160,32 @@ def test_powers_keep_signs_and_zero_vectors_stay_zero():
 def test_an_unknown_coding_is_named():
     with pytest.raises(ValueError, match="coding method='pq' is unknown"):
         Block("a", coding={"method": "pq"}).make_coding("cpu", 0)
+
+
+def test_a_mirrored_block_sees_an_image_and_its_mirror_image_alike(sources, codings):
+    plain = Block("plain", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)))
+    mirrored = Block("both", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)), mirrored=True)
+    encoder = Encoder(sources, (plain, mirrored), [codings[2]] * 2, CPU)
+    flipped = [image.flip(2) for image in IMAGES]
+    (alone, both), (other_alone, other_both) = encoder.encode_batch(IMAGES), encoder.encode_batch(flipped)
+    torch.testing.assert_close(both, other_both, rtol=1e-4, atol=1e-5)
+    assert (alone - other_alone).abs().max() > 0.01
+    [here], [there] = sources["sift"].describe(IMAGES[:1]), sources["sift"].describe(flipped[:1])
+    vectors = torch.cat([here.vectors, there.vectors])
+    expected = codings[2].encode(vectors)  # the first cell is the whole image
+    found = both[0, : len(expected)]
+    torch.testing.assert_close(found / found.norm(), expected / expected.norm(), rtol=1e-4, atol=1e-5)
+
+
+def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
+    levels = ((1, 2),)
+    block = Block(
+        "both", source="sift", coding=BLOCKS[1].coding, levels=levels, pooling="average", mirrored=True
+    )
+    [vectors] = Encoder(sources, (block,), [codings[1]], CPU).encode_batch(IMAGES[:1])
+    [here], [there] = (sources["sift"].describe([image]) for image in (IMAGES[0], IMAGES[0].flip(2)))
+    width = IMAGES[0].shape[2]
+    left = torch.cat([here.positions[:, 1] < width / 2, width - there.positions[:, 1] < width / 2])
+    codes = codings[1].encode(torch.cat([here.vectors, there.vectors])).dense(5)
+    expected = torch.cat([codes[cell].sum(0) / len(codes[cell]) for cell in (left, ~left)])
+    torch.testing.assert_close(vectors[0], expected / expected.norm(), rtol=1e-4, atol=1e-5)

@@ -208,8 +208,10 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_unknown_presets_and_settings_are_named():
-    with pytest.raises(ValueError, match="preset='best' is unknown; expected one of 'quick', 'paper'"):
-        SceneClassifier("best").fit(IMAGES, LABELS)
+    with pytest.raises(
+        ValueError, match="preset='fast' is unknown; expected one of 'quick', 'paper', 'best'"
+    ):
+        SceneClassifier("fast").fit(IMAGES, LABELS)
     with pytest.raises(ValueError, match="does not exist; found"):
         tiny(changes={"layers.banks.eta": 1}).fit(IMAGES, LABELS)
 

@@ -112,3 +112,13 @@ def test_settings_that_cannot_work_are_refused_before_any_work(changes, message)
 def test_a_grid_must_be_a_multiple_of_the_one_below():
     with pytest.raises(ValueError, match="layer 3: grid=3 must be a multiple of layer 2's grid=2"):
         preset("paper").change({"layers.2.grid": 3})
+
+
+def test_best_is_whole_and_a_layer_without_bank_keeps_out_of_changes():
+    best = preset("best")
+    assert [block.name for block in best.blocks] == ["pooled1", "sift"]
+    changed = best.change({"layers.bank.n_filters": 16})
+    assert changed.layers[0].bank["n_filters"] == 16
+    assert changed.layers[1].bank is None
+    with pytest.raises(ValueError, match="only the last of several layers may learn no filters"):
+        best.change({"layers.0.bank": None})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from ddsfl.coding.pyramid import SpatialPyramid, l2_normalise
 from ddsfl.coding.vq import VectorQuantisation
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.descriptors.base import GlobalSource, LocalSource
+from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.batching import Progress, image_batches
 from ddsfl.patches.local import LocalDescriptors
 
@@ -48,6 +49,8 @@ class Block:
         where the source gives one vector an image.
     levels : cells of the spatial pyramid as (rows, columns) pairs.
     pooling : of "llc" and "vq" codes, "max" or "average"; Fisher vectors have a pooling of their own.
+    mirrored : pool the descriptors of the mirror image too, for scenes that look as well the other way
+        round.
     power : every value v of the vectors becomes sign(v) |v|^power; 1 leaves them as they are.
     weight : of this block beside the others, after each has unit length; "cv" chooses it by
         cross-validation on the training images.
@@ -59,6 +62,7 @@ class Block:
     coding: Mapping[str, Any] | None = dataclasses.field(default_factory=lambda: {"method": "llc"})
     levels: tuple[tuple[int, int], ...] = ((1, 1), (2, 2), (4, 4))
     pooling: Literal["max", "average"] = "max"
+    mirrored: bool = False
     power: float = 1.0
     weight: float | Literal["cv"] = 1.0
 
@@ -116,9 +120,10 @@ def sample_descriptors(
     device: torch.device,
     seed: int,
     n_samples: int,
+    outputs: Collection[int] = (0,),
     progress: Progress | None = None,
-) -> list[list[Tensor]]:
-    """Draw about ``n_samples`` descriptors of each output of ``source`` from images spread over all.
+) -> dict[int, list[Tensor]]:
+    """Draw about ``n_samples`` descriptors of some outputs of ``source`` from images spread over all.
 
     Each image gives the same number; an image has its own seed, so batches do not matter. Returned are,
     for each output, the descriptors of each image in a random order: `first_samples` of them are those
@@ -128,19 +133,25 @@ def sample_descriptors(
     n_per_image = -(-n_samples // len(chosen))
     seeds = spawn_seeds(seed, len(chosen))
     some = [images[number] for number in chosen]
-    drawn: dict[int, list[Tensor]] = {}
+    drawn: dict[int, dict[int, Tensor]] = {output: {} for output in outputs}
     for numbers, batch in image_batches(some, device, progress):
-        sets = source.describe(batch)
-        for row, number in enumerate(numbers):
-            generator = torch.Generator().manual_seed(seeds[number])
-            drawn[number] = []
-            for descriptors in sets:
+        for output, descriptors in _describe(source, batch, outputs).items():
+            for row, number in enumerate(numbers):
+                generator = torch.Generator().manual_seed(seeds[number] + output)
                 rows = (descriptors.images == row).nonzero()[:, 0]
                 n_drawn = min(n_per_image, len(rows))
                 picked = torch.randperm(len(rows), generator=generator)[:n_drawn].to(rows.device)
-                drawn[number].append(descriptors.vectors[rows[picked]])
-    in_order = [drawn[number] for number in range(len(chosen))]
-    return [list(parts) for parts in zip(*in_order)]
+                drawn[output][number] = descriptors.vectors[rows[picked]]
+    return {output: [parts[number] for number in range(len(chosen))] for output, parts in drawn.items()}
+
+
+def _describe(
+    source: LocalSource, images: Sequence[Tensor], outputs: Collection[int]
+) -> dict[int, LocalDescriptors]:
+    """Return the asked outputs of a source by number; a stack computes no others."""
+    wanted = sorted(set(outputs))
+    found = source.describe(images, wanted) if isinstance(source, FilterStack) else source.describe(images)
+    return dict(zip(wanted, found))
 
 
 def first_samples(drawn: Sequence[Tensor], n_samples: int) -> Tensor:
@@ -181,16 +192,24 @@ class Encoder:
 
     def encode_batch(self, images: Sequence[Tensor]) -> list[Tensor]:
         """Return for each block the vectors (B, width) of a batch of images, each of unit length."""
-        described: dict[str, Any] = {}
+        vectors: dict[str, Tensor] = {}
         for name, source in self.sources.items():
-            pass_over = source.embed if hasattr(source, "embed") else source.describe
-            described[name] = pass_over(images)
-        vectors = []
-        for block, pool in zip(self.blocks, self._pools):
-            found = described[block.source]
-            pooled = found if pool is None else pool(found[block.output])
-            vectors.append(unit_vectors(pooled, block.power))
-        return vectors
+            mine = [(block, pool) for block, pool in zip(self.blocks, self._pools) if block.source == name]
+            if hasattr(source, "embed"):
+                found = source.embed(images)
+                vectors |= {block.name: unit_vectors(found, block.power) for block, _ in mine}
+                continue
+            described = _describe(source, images, {block.output for block, _ in mine})
+            facing = {block.output for block, _ in mine if block.mirrored}
+            mirrored = _describe(source, [image.flip(2) for image in images], facing) if facing else {}
+            for block, pool in mine:
+                assert pool is not None  # local descriptors have a coding
+                descriptors = described[block.output]
+                if block.mirrored:
+                    other = mirrored[block.output].mirrored()
+                    descriptors = LocalDescriptors.joined([descriptors, other])
+                vectors[block.name] = unit_vectors(pool(descriptors), block.power)
+        return [vectors[block.name] for block in self.blocks]
 
     def encode(
         self, images: Sequence[Tensor], progress: Progress | None = None

@@ -23,7 +23,10 @@ def check_settings(settings: Settings) -> None:
     """Raise ValueError where parts of the settings do not exist or do not fit each other."""
     for index, layer in enumerate(settings.layers):
         name = f"layer {index + 1}"
-        check_parameters(f"{name}: bank", FilterBank, layer.bank)
+        if layer.bank is not None:
+            check_parameters(f"{name}: bank", FilterBank, layer.bank)
+        elif index == 0 or index < len(settings.layers) - 1:
+            raise ValueError(f"{name}: bank=None; only the last of several layers may learn no filters.")
         if layer.exemplars is not None:
             check_method(f"{name}: exemplars", SELECTORS, layer.exemplars)
         if index and layer.step % layer.grid:

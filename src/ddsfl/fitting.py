@@ -86,14 +86,15 @@ class Fit:
         codings = [block.make_coding(self.device, seeds[block.output]) for block in blocks]
 
         @cache  # drawn once, and only if the words of some block were not found stored
-        def drawn(source: str) -> list[list[Tensor]]:
-            wanted = [samples_wanted(c) for b, c in zip(blocks, codings) if c and b.source == source]
+        def drawn(source: str) -> dict[int, list[Tensor]]:
+            mine = [(b, c) for b, c in zip(blocks, codings) if c and b.source == source]
             return sample_descriptors(
                 self.images,
                 sources[source],
                 device=self.where,
                 seed=self.words_seed,
-                n_samples=max(wanted),
+                n_samples=max(samples_wanted(coding) for _, coding in mine),
+                outputs={block.output for block, _ in mine},
                 progress=self.progress,
             )
 

@@ -90,7 +90,7 @@ class StageKeys:
         return [self._source(block.source, block.output), block.output, plain(block.coding), self.seed]
 
     def _vectors(self, block: Block) -> Any:
-        pooling = [plain(block.levels), block.pooling, block.power, ENCODED_AT_ONCE]
+        pooling = [plain(block.levels), block.pooling, block.mirrored, block.power, ENCODED_AT_ONCE]
         if self.settings.kind(block) == "deep":  # as the network gives them
             pooling = []
         return [self._words(block) if block.coding else self._source(block.source, 0), pooling]

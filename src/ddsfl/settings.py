@@ -137,7 +137,10 @@ def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
             raise ValueError(f"setting {path!r}: there are only {len(place)} items, counted from 0.")
         if numbered and not rest:
             raise ValueError(f"setting {path!r} names a whole item; expected one of its values.")
-        for item in [place[int(first)]] if numbered else place:
+        chosen = [place[int(first)]] if numbered else place
+        if not numbered and rest:  # a layer without filters has no bank to change
+            chosen = [item for item in place if not isinstance(item, dict) or item.get(first, 0) is not None]
+        for item in chosen:
             _change(item, rest if numbered else parts, value, path)
     elif not isinstance(place, dict):
         raise ValueError(f"setting {path!r} does not exist.")

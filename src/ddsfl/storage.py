@@ -140,8 +140,9 @@ def _restored_stack(model: SceneClassifier, tensors: Arrays, header: dict[str, A
     stack = FilterStack(layers, device=model.device)
     stack.classes_ = np.arange(len(model.classes_))
     stack.learned_ = []
-    names = [f"layer{index + 1}" for index in range(len(layers))]
-    for layer, name in zip(layers, names):
+    learned = [layer for layer in layers if layer.bank is not None]
+    names = [f"layer{index + 1}" for index in range(len(learned))]
+    for layer, name in zip(learned, names):
         space = InputSpace(*(torch.from_numpy(tensors[f"{name}.{part}"]) for part in InputSpace._fields))
         filters = torch.from_numpy(tensors[f"{name}.filters"])
         stack.learned_.append(LearnedLayer(layer, space, filters))

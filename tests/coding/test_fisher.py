@@ -281,3 +281,20 @@ def test_cuda_repeats_itself_and_agrees():
     there = [coding.pool(away.vectors, away, LEVELS) for _ in range(2)]
     assert torch.equal(there[0], there[1])
     torch.testing.assert_close(there[0].cpu(), here, rtol=1e-3, atol=1e-4)
+
+
+def test_the_power_of_descriptors_is_taken_before_anything_else():
+    X = torch.from_numpy(np.random.default_rng(3).standard_normal((300, 6)))
+    rooted = X.abs().sqrt().copysign(X)
+    plain = FisherVector(n_gaussians=3, n_components=4, device="cpu", random_state=0).fit(rooted)
+    powered = FisherVector(
+        n_gaussians=3, n_components=4, descriptor_power=0.5, device="cpu", random_state=0
+    ).fit(X)
+    np.testing.assert_allclose(powered.means_, plain.means_)
+    torch.testing.assert_close(powered.encode(X[:50]), plain.encode(rooted[:50]))
+
+
+@pytest.mark.parametrize("bad", [0, 1.5])
+def test_a_power_of_descriptors_beyond_its_range_is_refused(bad):
+    with pytest.raises(ValueError, match="descriptor_power="):
+        FisherVector(n_gaussians=2, descriptor_power=bad, device="cpu").fit(np.eye(20, 3))

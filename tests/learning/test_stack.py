@@ -6,10 +6,11 @@ import torch
 from sklearn.base import clone
 
 from ddsfl.compute.stages import Stages
-from ddsfl.learning.forward import Layer
+from ddsfl.learning.forward import ForwardPass, Layer
 from ddsfl.learning.inputs import InputDrawer
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.learning.stack import FilterStack
+from ddsfl.patches.geometry import make_batch
 from ddsfl.patches.normalise import contrast_normalise
 from tests.tiny import tiny_scenes
 
@@ -164,3 +165,19 @@ def test_cuda_describes_as_the_cpu_does(fitted):
     for here, there in zip(fitted.describe(IMAGES), other.describe(IMAGES)):
         torch.testing.assert_close(here.vectors, there.vectors.cpu(), atol=1e-3, rtol=1e-3)
         torch.testing.assert_close(here.positions, there.positions.cpu())
+
+
+def test_a_last_layer_without_filters_describes_by_pooled_responses():
+    images = IMAGES
+    first = Layer(n_scales=2, n_components=20, patches_per_image=30, bank={"n_filters": 8, "max_iter": 3})
+    pooling = Layer(field=32, step=6, n_scales=2, grid=2, pool=3, bank=None)
+    learned = stack([first, pooling]).fit(images, LABELS)
+    assert len(learned.learned_) == 1
+    layer1, pooled = learned.describe(images[:2])
+    assert (layer1.vectors.shape[1], pooled.vectors.shape[1]) == (8, 32)
+    [alone] = learned.describe(images[:2], outputs=[1])
+    assert torch.equal(alone.vectors, pooled.vectors)
+    forward = ForwardPass(learned.layers, learned.learned_, make_batch(images[:1]))
+    raw = forward.inputs_at(1, torch.tensor([0]), torch.tensor([[6, 12]]))
+    at = (pooled.images == 0) & (pooled.positions == torch.tensor([6 + 16.0, 12 + 16.0])).all(dim=1)
+    torch.testing.assert_close(pooled.vectors[at][:1], raw)

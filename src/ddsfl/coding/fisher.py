@@ -51,6 +51,8 @@ class FisherVector(BaseEstimator):
     n_gaussians : K, Gaussians of the mixture.
     n_components : D, principal directions kept; all, where descriptors have no more.
     power : of the values, above 0 and up to 1; 1 leaves them as they are.
+    descriptor_power : of the descriptors' values, likewise; 0.5 compares histograms as Hellinger does
+        (RootSIFT).
     l2_cells : whether to divide each cell by its length.
     l2_all : whether to divide the vector of all cells by its length, in the end.
     max_iter : most iterations of expectation maximisation.
@@ -86,6 +88,7 @@ class FisherVector(BaseEstimator):
         n_gaussians: int = 256,
         n_components: int = 80,
         power: float = 0.5,
+        descriptor_power: float = 1.0,
         l2_cells: bool = True,
         l2_all: bool = True,
         max_iter: int = 100,
@@ -95,6 +98,7 @@ class FisherVector(BaseEstimator):
         self.n_gaussians = n_gaussians
         self.n_components = n_components
         self.power = power
+        self.descriptor_power = descriptor_power
         self.l2_cells = l2_cells
         self.l2_all = l2_all
         self.max_iter = max_iter
@@ -104,7 +108,7 @@ class FisherVector(BaseEstimator):
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> FisherVector:
         """Learn directions and mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         self._check_power()
-        X = self._check(X, reset=True)
+        X = self._powered(self._check(X, reset=True))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # The mean goes before the product: taken away after it, it would leave its rounding behind.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
@@ -188,19 +192,33 @@ class FisherVector(BaseEstimator):
             )
         if not levels or any(len(level) != 2 or min(level) < 1 for level in levels):
             raise ValueError(f"levels={levels!r}; expected pairs (rows, columns) of at least 1.")
-        cells = pool_gradients(vectors, placed, levels, space)
+        cells = pool_gradients(self._powered(vectors), placed, levels, space)
         if self.power != 1:
             cells = cells.abs().pow_(self.power).copysign_(cells)
         if self.l2_cells:
             cells = l2_normalise(cells)
         return l2_normalise(cells.flatten(1)) if self.l2_all else cells.flatten(1)
 
+    def _powered(self, vectors: Tensor) -> Tensor:
+        """Return sign(v) |v|^descriptor_power of every value v."""
+        if self.descriptor_power == 1:
+            return vectors
+        return vectors.abs().pow_(self.descriptor_power).copysign_(vectors)
+
     def _check_power(self) -> None:
-        if not 0 < self.power <= 1:
-            raise ValueError(f"power={self.power}; expected a number above 0 and up to 1.")
+        for name in ("power", "descriptor_power"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)}; expected a number above 0 and up to 1.")
 
     def _check(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
         """Return ``X`` as a finite matrix of the right width on the device of this estimator."""
-        array = as_numpy(X) if isinstance(X, Tensor) else X
-        array = validate_data(self, array, reset=reset, dtype=[np.float64, np.float32])
-        return as_tensor(array, resolve_device(self.device))
+        device = resolve_device(self.device)
+        if not isinstance(X, Tensor):
+            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
+            return as_tensor(X, device)
+        if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != self.n_features_in_):
+            width = "d" if reset else self.n_features_in_
+            raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
+        if not torch.isfinite(X).all():
+            raise ValueError("X contains NaN or infinity.")
+        return as_tensor(X, device)

@@ -120,11 +120,14 @@ def propose_halves(
     """
     from ddsfl.compute import kernels
 
+    keep = max(8, 1 << (count - 1).bit_length())
+    if not len(points):
+        rows = len(queries) + -len(queries) % ROWS
+        return torch.full((rows, keep), -1, dtype=torch.int32, device=queries.device)
     # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
     centre = points.mean(dim=0)
     left, lengths = halve_rows(queries, centre, ROWS)
     right, offsets, scale = _half_points(points - centre)
-    keep = max(8, 1 << (count - 1).bit_length())
     rows = len(left)
     scores = queries.new_empty(rows, keep)
     columns = torch.empty(rows, keep, dtype=torch.int32, device=queries.device)
@@ -134,8 +137,6 @@ def propose_halves(
     theirs = none
     if point_groups is not None:
         theirs = pad(point_groups, (0, len(offsets) - len(points)), value=-2)
-    if not len(points):
-        return columns.fill_(-1)
     if rows:
         kernels.best_columns[(rows // ROWS,)](
             left, right, offsets, lengths / scale, own, theirs, scores, columns,

@@ -44,7 +44,8 @@ class Layer:
     pool : side of the pooling window, in responses of the layer below (unused by layer 1).
     patches_per_image : inputs drawn from each training image.
     n_spatial : spatial neighbours drawn for each input when the bank's ``xi`` is above zero.
-    bank : parameters of the layer's FilterBank.
+    bank : parameters of the layer's FilterBank; None, for the last layer, learns no filters: its
+        descriptors are the pooled responses of the layer below.
     exemplars : {"method": "nearest" | "svm", ...parameters of the selector}; None takes all patches.
     """
 
@@ -57,7 +58,7 @@ class Layer:
     pool: int = 7
     patches_per_image: int = 400
     n_spatial: int = 4
-    bank: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    bank: Mapping[str, Any] | None = dataclasses.field(default_factory=dict)
     exemplars: Mapping[str, Any] | None = dataclasses.field(
         default_factory=lambda: {"method": "nearest", "fraction": 0.1}
     )
@@ -133,11 +134,25 @@ class ForwardPass:
         return responses.absolute().view(*shape, -1)
 
     def descriptors(self, index: int, stride: int) -> tuple[Tensor, Cells]:
-        """Return the responses within the images, each of unit length (T, D), and their cells."""
+        """Return the responses within the images, each of unit length (T, D), and their cells.
+
+        Of a layer without filters the raw inputs (T, P), as they are.
+        """
+        if self.layers[index].bank is None:
+            return self.inputs(index, stride)
         (_, rows, columns), responses = self._grid(index, stride)
         cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
         places = (cells.images * rows + cells.rows) * columns + cells.columns
         return unit_rows(responses, places), cells
+
+    def inputs(self, index: int, stride: int) -> tuple[Tensor, Cells]:
+        """Return the raw inputs (T, P) of a layer above the first within the images, and their cells."""
+        every = self._cells_a_stride(index, stride)
+        cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
+        pooled = self._pooled_below(index, every)
+        return self._join_corners(
+            pooled, index, cells.images, cells.rows * every, cells.columns * every
+        ), cells
 
     def _grid(self, index: int, stride: int) -> Grid:
         """Return the responses on a grid that spans the padded images; kept, so layers share them."""
@@ -182,14 +197,12 @@ class ForwardPass:
         return Grid(patches.shape[:3], respond(flat, matrix, offset))
 
     def _upper_responses(self, index: int, stride: int) -> Grid:
-        learned, grid = self.learned[index], self.layers[index].grid
-        if stride % grid:
-            raise ValueError(f"stride={stride} of layer {index + 1} must be a multiple of its grid={grid}.")
+        learned, every = self.learned[index], self._cells_a_stride(index, stride)
         counts = self._padded_counts(index, stride)
         rows, columns = counts[0].tolist()
         if rows * columns == 0:
             return self._no_responses(index)
-        n_images, every = len(self.batch.shapes), stride // grid
+        n_images = len(self.batch.shapes)
         cells = grid_cells(counts.expand(n_images, 2), self.batch.pixels.device)
         pooled = self._pooled_below(index, every)
         raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
@@ -217,6 +230,13 @@ class ForwardPass:
             for x in (columns, columns + apart)
         ]
         return torch.cat(joined, dim=1)
+
+    def _cells_a_stride(self, index: int, stride: int) -> int:
+        """Return ``stride`` in cells of the layer's grid, which it must be a multiple of."""
+        grid = self.layers[index].grid
+        if stride % grid:
+            raise ValueError(f"stride={stride} of layer {index + 1} must be a multiple of its grid={grid}.")
+        return stride // grid
 
     def _corners_apart(self, index: int) -> int:
         """Return the distance between the corners of a field in cells of the layer's grid."""

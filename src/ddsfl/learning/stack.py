@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -112,7 +112,8 @@ class FilterStack(BaseEstimator):
         self.n_exemplars_: list[np.ndarray[Any, Any]] = []
         self.pixel_filters_: list[np.ndarray[Any, Any]] = []
         for index, seed in enumerate(spawn_seeds(self.random_state, len(self.layers))):
-            self._fit_layer(index, images, membership, device, seed, stages, progress)
+            if self.layers[index].bank is not None:
+                self._fit_layer(index, images, membership, device, seed, stages, progress)
         return self
 
     def _fit_layer(
@@ -126,6 +127,7 @@ class FilterStack(BaseEstimator):
         progress: Progress | None,
     ) -> None:
         layer, name = self.layers[index], f"layer{index + 1}"
+        parameters = dict(layer.bank or {})
         below = [learned.to(device) for learned in self.learned_]
         drawer = InputDrawer(images, self.layers, below, device=device, seed=seed)
         n_per_image = min(layer.patches_per_image, max(1, self.max_patches // len(images)))
@@ -135,11 +137,11 @@ class FilterStack(BaseEstimator):
 
         @cache  # drawn once, and only if a step that needs it was not found stored
         def drawn() -> DrawnInputs:
-            neighbours = layer.n_spatial if layer.bank.get("xi", 0) else 0
+            neighbours = layer.n_spatial if parameters.get("xi", 0) else 0
             return drawer.draw(space, n_per_image, neighbours=neighbours, progress=progress)
 
         def choose() -> Arrays:
-            bank = FilterBank(**layer.bank)
+            bank = FilterBank(**parameters)
             if bank.gamma == 0 and bank.eta == 0:  # no term asks for classes, so nobody is chosen
                 return {"support": np.zeros((0, membership.shape[1]), dtype=bool)}
             return {"support": select_exemplars(layer, drawn(), membership, self.device, seed)}
@@ -156,20 +158,27 @@ class FilterStack(BaseEstimator):
         self.pixel_filters_.append(bank["pictures"])
         self.n_exemplars_.append(support.sum(axis=0))
 
-    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
-        """Return the dense descriptors of all layers for a batch of images, each of unit length."""
+    def describe(
+        self, images: Sequence[Tensor], outputs: Collection[int] | None = None
+    ) -> list[LocalDescriptors]:
+        """Return the dense descriptors of a batch of images, one set for each layer.
+
+        Responses of filters have unit length, pooled responses are as they are. With ``outputs`` only
+        these layers, counted from 0, are described, in rising order.
+        """
         check_is_fitted(self, "learned_")
+        wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
         device = resolve_device(self.device)
         learned = [layer.to(device) for layer in self.learned_]
         batch = make_batch(images, device)
-        parts: list[list[LocalDescriptors]] = [[] for _ in learned]
-        for scale in range(max(layer.n_scales for layer in self.layers)):
+        parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
+        for scale in range(max(self.layers[index].n_scales for index in wanted)):
             scaled = resize(batch, scaled_shapes(batch.shapes, scale))
             forward = ForwardPass(self.layers, learned, scaled)
-            for index, layer in enumerate(self.layers):
-                if scale < layer.n_scales:
+            for index in wanted:
+                if scale < self.layers[index].n_scales:
                     parts[index].append(self._at_scale(forward, index, batch.shapes))
-        return [LocalDescriptors.joined(layer_parts) for layer_parts in parts]
+        return [LocalDescriptors.joined(layer_parts) for layer_parts in parts.values()]
 
     def _at_scale(self, forward: ForwardPass, index: int, original: Tensor) -> LocalDescriptors:
         """Return the descriptors of one layer at the scale of ``forward``."""
@@ -217,7 +226,7 @@ def learn_bank(
         whitened = space.whiten(projected)
         return functional.normalize(whitened, dim=-1) if index else whitened
 
-    bank = FilterBank(**{**layer.bank, "device": device, "random_state": seed})
+    bank = FilterBank(**{**(layer.bank or {}), "device": device, "random_state": seed})
     entered = enter(inputs.projected)
     neighbours = None if inputs.neighbours is None else enter(inputs.neighbours)
     labels = support if len(support) else None

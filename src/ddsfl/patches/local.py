@@ -44,6 +44,19 @@ class LocalDescriptors:
         """Number of images of the batch, images without any descriptor included."""
         return len(self.shapes)
 
+    def mirrored(self) -> LocalDescriptors:
+        """Return the same descriptors where they would lie in the images' mirror images.
+
+        >>> one = LocalDescriptors(
+        ...     torch.zeros(1, 8), torch.tensor([[2.0, 1.0]]), torch.tensor([0]), torch.tensor([[9, 5]])
+        ... )
+        >>> one.mirrored().positions
+        tensor([[2., 4.]])
+        """
+        positions = self.positions.clone()
+        positions[:, 1] = self.shapes[self.images, 1] - positions[:, 1]
+        return LocalDescriptors(self.vectors, positions, self.images, self.shapes)
+
     @classmethod
     def joined(cls, parts: list[LocalDescriptors]) -> LocalDescriptors:
         """Join parts that describe the same batch, at several scales say."""
