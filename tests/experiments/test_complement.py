@@ -5,7 +5,6 @@ from PIL import Image
 
 from ddsfl.compute.stages import fingerprint
 from ddsfl.experiments.complement import complement, draw_examples, won_images
-from ddsfl.experiments.filters import draw_side_by_side
 from ddsfl.experiments.protocols import Split
 from ddsfl.images.folders import ImageSet
 
@@ -87,16 +86,3 @@ def test_examples_show_them(guesses, tmp_path, monkeypatch):
     assert titles == ["a: right by ours alone", "b: right by net alone"]
     assert shown == [80, 120, 100, 140]
     assert (tmp_path / "examples.png").is_file()
-
-
-def test_mosaics_stand_side_by_side(tmp_path):
-    rng = np.random.default_rng(0)
-    one, three = rng.normal(size=(6, 1, 8, 8)), rng.normal(size=(12, 3, 8, 8))
-    for name, pictures in (("one", {"a": one}), ("three", {"b": three}), ("both", {"a": one, "b": three})):
-        draw_side_by_side(tmp_path / f"{name}.png", pictures)
-    one, three, both = (
-        np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB")) for name in ("one", "three", "both")
-    )
-    assert both.shape[1] == one.shape[1] + three.shape[1]
-    np.testing.assert_array_equal(both[: len(one), : one.shape[1]], one)
-    np.testing.assert_array_equal(both[: len(three), one.shape[1] :], three)

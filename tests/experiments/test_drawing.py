@@ -62,6 +62,14 @@ def test_methods_that_do_not_exist_yet_are_missing(tmp_path):
     assert [line[1] for line in drawn.lines()] == ["80.00 (1 of 5)", MISSING, MISSING, MISSING]
 
 
+def test_one_split_has_a_difference_and_no_p(tmp_path):
+    for name, score in (("ddsfl-2layers", 0.8), ("ddsfl-2layers:lab", 0.75), ("sift", 0.7)):
+        leave_cells(tmp_path, name, [score])
+    drawn = draw_cells(table("colour"), tmp_path, ["scene15"])
+    assert drawn.notes()[-1] == "scene15: ddsfl-2layers:lab over ddsfl-2layers -5.00 (1 split)"
+    assert [cell["method"] for cell in drawn.cells] == ["ddsfl-2layers", "ddsfl-2layers:lab"]
+
+
 def test_the_number_of_splits_may_be_another(tmp_path):
     leave_cells(tmp_path, "sift", [0.8, 0.9, 0.1])
     rows = TableOfRows("t", "Title", (Row("SIFT", "sift"),))

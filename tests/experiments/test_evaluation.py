@@ -3,7 +3,8 @@ import pytest
 
 import ddsfl
 from ddsfl.console import Console
-from ddsfl.experiments.evaluation import evaluate_split
+from ddsfl.experiments.evaluation import evaluate_split, settings_of_cell
+from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split
 from ddsfl.presets import preset
 from ddsfl.settings import image_list
@@ -56,3 +57,9 @@ def test_other_labels_are_evaluated_again(scenes, found):
 def test_another_version_evaluates_again(scenes, found, monkeypatch):
     monkeypatch.setattr(ddsfl, "__version__", "0.0.0")
     assert not found(*scenes)
+
+
+def test_a_cell_keeps_the_name_of_a_network_not_its_place():
+    settings = method("sift+net", {"net": "/somewhere/net.onnx"})
+    assert settings_of_cell(settings)["sources"] == {"net": {"method": "onnx", "path": "net.onnx"}}
+    assert settings.sources["net"]["path"] == "/somewhere/net.onnx"

@@ -9,38 +9,17 @@ import pytest
 import torch
 from PIL import Image
 
+from ddsfl import fitting
+from ddsfl.classify.fusion import WeightChoice
 from ddsfl.experiments import evaluation, grid, methods
 from ddsfl.experiments.evaluation import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
-from ddsfl.experiments.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments.voc import VOC_CLASSES
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.synthetic import make_scenes
 from ddsfl.model import SceneClassifier
-from ddsfl.presets import preset
 from tests.descriptors.test_deep import tiny_network
 from tests.oracles.voc import voc_evaluate, write_voc
-from tests.tiny import TINY, write_scenes
-
-
-@pytest.fixture
-def tiny_methods(monkeypatch):
-    """All methods as small as they can be, and random splits of two training images a class."""
-    tiny = preset("paper").change(TINY)
-    monkeypatch.setattr(methods, "preset", lambda name: tiny)
-    monkeypatch.setattr(methods, "LLC", tiny.blocks[0].coding)
-    monkeypatch.setitem(PROTOCOLS, "sports8", Protocol("sports8", n_splits=2, n_train=2, n_test=2))
-
-
-@pytest.fixture
-def scenes(tmp_path, tiny_methods):
-    write_scenes(tmp_path / "data", n_per_class=4, classes=2)
-
-    def make(*names, n_splits=1, **options):
-        places = {"data": tmp_path / "data", "cells": tmp_path / "cells", "scratch": tmp_path / "stages"}
-        return Grid("sports8", methods=names, n_splits=n_splits, device="cpu", **places, **options)
-
-    return make
 
 
 @pytest.fixture
@@ -74,11 +53,15 @@ def test_cells_are_made_once_and_only_where_missing(scenes, stages):
     assert set(f"{needed} seconds device commit n_train n_test".split()) <= set(cell)
     assert (cell["dataset"], cell["method"], cell["split"]) == ("sports8", "sift", "random 2")
     assert (cell["n_train"], cell["n_test"]) == (4, 4)
-    given = [int(number) for number in cell["predicted"].split()]
-    counts = np.zeros((2, 2), int)
-    for true, predicted in zip([0, 0, 1, 1], given):
-        counts[true, predicted] += 1
-    assert counts.tolist() == cell["confusion"]
+    total = np.zeros((2, 2), int)
+    for path in wanted.folder.iterdir():
+        cell = json.loads(path.read_text())
+        counts = np.zeros((2, 2), int)
+        for true, predicted in zip([0, 0, 1, 1], cell["predicted"].split(), strict=True):
+            counts[true, int(predicted)] += 1
+        assert counts.tolist() == cell["confusion"]
+        total += counts
+    assert total.any(axis=0).all()  # each class was given to some image
 
     stages.clear()
     run_grid(wanted, report=lines.append)
@@ -119,6 +102,22 @@ def test_methods_share_stages_and_test_vectors_and_get_what_they_get_alone(scene
     )
     for key in ("predicted", "confusion", "C", "weights", "settings", "pixels"):
         assert one[key] == other[key]
+
+
+def test_shared_vectors_are_scored_as_the_model_scores_the_images(scenes, monkeypatch):
+    test_scores, weights = evaluation._test_scores, []
+
+    def watched(model, images, labels, split, console, shared):
+        weights.append(model.weights_)
+        found = test_scores(model, images, labels, split, console, shared)
+        np.testing.assert_allclose(found, model.decision_function(images.subset(split.test)), atol=1e-5)
+        return found
+
+    monkeypatch.setattr(evaluation, "_test_scores", watched)
+    monkeypatch.setattr(evaluation, "SCORED_AT_ONCE", 3)
+    monkeypatch.setattr(fitting, "choose_weights", lambda *args, **options: WeightChoice((1.0, 3.0), []))
+    run_grid(scenes("sift", "ddsfl-1layer+sift"))
+    assert weights == [(1.0,), (1.0, 3.0)]
 
 
 def test_vectors_are_dropped_after_their_last_use(scenes, monkeypatch):
@@ -186,6 +185,9 @@ def test_splits_run_in_processes_of_their_own(tmp_path):
     assert cells[0]["settings"]["sources"] == {"net": {"method": "onnx", "path": "net.onnx"}}
 
 
+SHOWN = (2, 7, 14)  # bird, cat, person
+
+
 @pytest.fixture
 def voc(tmp_path, tiny_methods):
     """A tree with three of the twenty classes, some images difficult, and a test list without labels."""
@@ -194,8 +196,8 @@ def voc(tmp_path, tiny_methods):
     ids = [f"2008_{number:06}" for number in range(18)]
     truth = {key: [-1] * 20 for key in ids}
     for number, key in enumerate(ids):
-        truth[key][number % 3] = 1
-        other = int(rng.integers(3))
+        truth[key][SHOWN[number % 3]] = 1
+        other = SHOWN[int(rng.integers(3))]
         truth[key][other] = max(truth[key][other], int(rng.choice([-1, 0, 1])))
     subsets = {"train": ids[:8], "val": ids[8:15], "trainval": ids[:15], "test": ids[15:]}
     write_voc(tmp_path / "VOC2012", truth, VOC_CLASSES, subsets)
@@ -219,7 +221,7 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
     model, scores = scored[0]
     lists = voc.data / "ImageSets" / "Main"
     ids = (lists / "val.txt").read_text().split()
-    classes = VOC_CLASSES[:3]
+    classes = [VOC_CLASSES[column] for column in SHOWN]
     assert list(model.classes_) == list(classes)
     for column, name in enumerate(classes):
         given = tmp_path / "given.txt"
@@ -247,7 +249,7 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
 
 def test_a_cell_says_which_images_were_difficult(voc):
     run_grid(voc)
-    file = voc.data / "ImageSets" / "Main" / f"{VOC_CLASSES[0]}_val.txt"
+    file = voc.data / "ImageSets" / "Main" / f"{VOC_CLASSES[2]}_val.txt"
     before = json.loads((voc.folder / "sift.train-val.json").read_text())
     file.write_text(file.read_text().replace("-1", " 0", 1))
     (voc.folder / "sift.train-val.json").unlink()
@@ -256,8 +258,9 @@ def test_a_cell_says_which_images_were_difficult(voc):
     assert before["truth"] != after["truth"]
 
 
-def test_voc_test_images_get_files_for_the_server_and_no_score(voc):
-    wanted = dataclasses.replace(voc, dataset="voc2012-test")
+def test_voc_test_images_get_files_for_the_server_and_no_score(voc, tmp_path):
+    networks = {"net": str(tiny_network(tmp_path / "net.onnx"))}
+    wanted = dataclasses.replace(voc, dataset="voc2012-test", methods=["sift", "net"], networks=networks)
     lines = []
     run_grid(wanted, report=lines.append)
     assert "files for the server written" in lines[0]
@@ -265,9 +268,11 @@ def test_voc_test_images_get_files_for_the_server_and_no_score(voc):
     assert cell["mean_average_precision"] is None
     place = wanted.folder / "sift.trainval-test" / "results" / "VOC2012" / "Main"
     assert sorted(path.name for path in place.iterdir()) == cell["result_files"]
-    assert cell["result_files"] == [f"comp1_cls_test_{name}.txt" for name in VOC_CLASSES[:3]]
+    assert cell["result_files"] == [f"comp1_cls_test_{VOC_CLASSES[column]}.txt" for column in SHOWN]
     ids = (voc.data / "ImageSets" / "Main" / "test.txt").read_text().split()
     for path in place.iterdir():
         lines = [line.split(" ") for line in path.read_text().splitlines()]
         assert [key for key, _ in lines] == ids
         assert all(np.isfinite(float(value)) for _, value in lines)
+    cell = json.loads((wanted.folder / "net.trainval-test.json").read_text())
+    assert cell["result_files"][0] == "comp2_cls_test_bird.txt"  # the network saw other images

@@ -74,6 +74,7 @@ def test_features_have_the_rows_of_the_paper_with_networks_for_caffe():
     assert rows["HOG2x2"].paper == {"scene15": 81.58, "uiuc-sports": 83.96, "indoor67": 43.76}
     assert rows["DDSFL + alexnet_pool5"].method == "ddsfl-3layers+alexnet_pool5"
     assert rows["DDSFL + alexnet_pool5"].paper["scene15"] == 92.81
+    assert rows["SIFT + alexnet_pool5"].paper["scene15"] == 89.90
     assert rows["alexnet_pool5"].paper["scene15"] == 87.99
     assert [row.label for row in table("features", ["mine"]).rows][9:] == [
         "mine",
@@ -90,7 +91,7 @@ def test_components_layers_and_sizes():
     assert all("-2layers" in row.method for row in rows)
     assert [row.paper["scene15"] for row in rows] == [73.52, 79.85, 82.01, 72.69, 82.5, 83.02, 84.19, 84.19]
     layers = {row.method: row.paper["indoor67"] for row in table("layers").rows}
-    assert layers["rica-2layers"] == 47.89
+    assert (layers["rica-1layer"], layers["rica-2layers"], layers["rica-3layers"]) == (41.36, 47.89, 47.76)
     assert len(layers) == 9
     assert ("rica-3layers", "ddsfl-3layers") in table("layers").pairs
     assert len(table("bank-size").methods) == 18
