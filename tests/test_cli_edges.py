@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from ddsfl import cli
+from ddsfl import cli, cli_encode
 from ddsfl.model import SceneClassifier
 from tests.test_cli import run
 from tests.tiny import TINY_OPTIONS, write_scenes
@@ -150,7 +150,8 @@ def test_interrupted_only_what_continues_says_so(
     def interrupted(*given, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, patched, interrupted)
+    place = cli_encode if arguments[0] == "encode" else cli
+    monkeypatch.setattr(place, patched, interrupted)
     places = {"SET": scenes, "MODEL": model, "OUT": tmp_path / "o", "OUT.npz": tmp_path / "o.npz"}
     code, _, err = ddsfl(*(places.get(word, word) for word in arguments))
     assert code == 130

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.cli_datasets import add_datasets
+from ddsfl.cli_encode import add_encode
 from ddsfl.cli_inputs import (
     changed_settings,
     check_writable,
@@ -27,7 +28,6 @@ from ddsfl.cli_inputs import (
     read_set,
 )
 from ddsfl.cli_reproduce import add_reproduce
-from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.demo import run_demo
@@ -239,40 +239,6 @@ def evaluate(
 
 @app.command()
 @ends_with_a_sentence()
-def encode(
-    model: Model,
-    images: Pictures,
-    out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
-    device: Device = "auto",
-    strict: Strict = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write the vectors of images, for any other tool: one row an image, in the order of the paths."""
-    if out.suffix not in (".npz", ".csv"):
-        raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
-    console = Console(quiet)
-    check_writable(out)
-    classifier = SceneClassifier.load(model, device=device)
-    paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
-    console.begin("encode")
-    vectors = classifier.transform(pictures, progress=console.progress)
-    console.close()
-    stream = io.BytesIO()
-    if out.suffix == ".npz":
-        np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
-    else:
-        # Names of files need not be UTF-8; they are written as the bytes they are.
-        text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="", write_through=True)
-        writer = csv.writer(text)
-        writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])
-        for path, vector in zip(paths, vectors):
-            writer.writerow([path, *(f"{value:.6g}" for value in vector)])
-    write_whole(out, stream.getvalue())
-    console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")
-
-
-@app.command()
-@ends_with_a_sentence()
 def inspect(
     model: Model,
     out: Annotated[
@@ -291,6 +257,7 @@ def inspect(
             print(file)
 
 
+add_encode(app, ends_with_a_sentence())
 add_datasets(app, ends_with_a_sentence())
 add_reproduce(app, ends_with_a_sentence)
 

@@ -1,0 +1,77 @@
+"""The command `ddsfl encode`: vectors of images by a model or a network, for any other tool."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ddsfl.blocks import Block
+from ddsfl.cli_inputs import check_writable, read_pictures
+from ddsfl.compute.stages import write_whole
+from ddsfl.console import Console
+from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.images.folders import list_images
+from ddsfl.model import SceneClassifier
+from ddsfl.settings import Settings
+
+Command = Callable[..., None]
+
+
+def add_encode(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
+    """Add the command to the program; ``ends`` says how it ends when it cannot go on."""
+    app.command()(ends(encode))
+
+
+def encode(
+    model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
+    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show problems only.")] = False,
+) -> None:
+    """Write the vectors of images, for any other tool: one row an image, in the order of the paths.
+
+    Tables of a network's vectors can stand for the network wherever a table may: computed once, used often.
+    """
+    if out.suffix not in (".npz", ".csv"):
+        raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
+    console = Console(quiet)
+    check_writable(out)
+    if model.suffix == ".onnx":
+        source = {"method": "onnx", "path": str(model)}
+        block = Block("network", source="network", coding=None)
+        settings = Settings(layers=(), sources={"network": source}, blocks=(block,))
+        network = OnnxFeatures(model, device=device)
+        paths, _ = read_pictures(list_images(images), settings, strict, console)
+        console.begin("encode")
+        vectors = network.vectors(paths, console.progress)
+    else:
+        classifier = SceneClassifier.load(model, device=device)
+        paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
+        console.begin("encode")
+        vectors = classifier.transform(pictures, progress=console.progress)
+    console.close()
+    write_whole(out, _table(out.suffix, paths, vectors))
+    console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")
+
+
+def _table(kind: str, paths: Sequence[Path], vectors: np.ndarray[Any, Any]) -> bytes:
+    """Return the bytes of an .npz or .csv file of paths and vectors."""
+    stream = io.BytesIO()
+    if kind == ".npz":
+        np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
+        return stream.getvalue()
+    # Names of files need not be UTF-8; they are written as the bytes they are.
+    text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])
+    for path, vector in zip(paths, vectors):
+        writer.writerow([path, *(f"{value:.6g}" for value in vector)])
+    return stream.getvalue()

@@ -1,0 +1,43 @@
+"""`ddsfl encode` with a network in place of a model: a table that stands for the network."""
+
+import numpy as np
+import pytest
+
+from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.table import TableFeatures
+from ddsfl.images.folders import list_images
+from tests.descriptors.test_deep import tiny_network
+from tests.test_cli import run
+from tests.tiny import write_scenes
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+
+@pytest.fixture
+def ddsfl(capsys, monkeypatch):
+    return lambda *arguments: run(capsys, monkeypatch, *arguments)
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    write_scenes(folder)
+    return folder
+
+
+def test_a_network_s_table_gives_what_the_network_gives(ddsfl, scenes, tmp_path):
+    network = tmp_path / "net.onnx"
+    tiny_network(network)
+    assert ddsfl("encode", network, scenes, "--out", tmp_path / "v.npz", "--device", "cpu")[0] == 0
+    paths = list_images([scenes])
+    expected = OnnxFeatures(network, device="cpu").vectors(paths)
+    np.testing.assert_allclose(TableFeatures(tmp_path / "v.npz").vectors(paths), expected)
+
+
+def test_a_file_that_is_no_network_ends_with_a_sentence(ddsfl, scenes, tmp_path):
+    (tmp_path / "net.onnx").write_bytes(b"no network")
+    code, _, err = ddsfl("encode", tmp_path / "net.onnx", scenes, "--out", tmp_path / "v.npz")
+    assert code == 1
+    assert "net.onnx" in err.splitlines()[-1]
+    assert not (tmp_path / "v.npz").exists()
