@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -26,6 +25,7 @@ from ddsfl.coding.llc import LLC
 from ddsfl.compute.fused import fused_nearest, plain_path
 from ddsfl.compute.knn import nearest_within
 from ddsfl.compute.products import nearest_by_products
+from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
 from ddsfl.images.reading import ImageList
 from ddsfl.learning.bank import FilterBank
@@ -234,8 +234,9 @@ def main() -> None:
     parser.add_argument("--images", help="folder of class folders to encode")
     parser.add_argument("--split", help="folder of class folders for one whole split")
     arguments = parser.parse_args()
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {commit.strip() or 'unknown'}")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {current_commit() or 'unknown'}"
+    )
     if arguments.images:
         images: Sequence[Tensor] = ImageList(find_images(arguments.images).paths, min_side=64)
         images = [images[number] for number in range(len(images))]

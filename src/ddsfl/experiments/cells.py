@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,16 +69,18 @@ def score_rankings(relevant: np.ndarray[Any, Any], scores: np.ndarray[Any, Any])
 def current_commit() -> str | None:
     """Return the commit of the source tree, with a plus if it was changed since.
 
-    None outside of git, and for a copy that is installed within somebody else's repository.
+    Outside of git, and for a copy that is installed within somebody else's repository, it is what the
+    environment variable DDSFL_COMMIT says: whoever copies a tree to another machine knows. None without it.
     """
+    told = os.environ.get("DDSFL_COMMIT")
     try:
         top = Path(_git("rev-parse", "--show-toplevel"))
         if (top / "src" / "ddsfl").resolve() != Path(__file__).resolve().parents[1]:
-            return None
+            return told
         commit = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return told
     return commit + ("+" if changed else "")
 
 
