@@ -1,5 +1,6 @@
 """`ddsfl reproduce` and `ddsfl search` as people run them."""
 
+import json
 import sys
 
 import pytest
@@ -69,8 +70,10 @@ def test_every_table_is_drawn_from_whatever_is_there(ddsfl, tmp_path, name):
 def test_rows_are_compared_with_the_method_asked_for(ddsfl, tmp_path):
     for name, score in (("sift", 0.8), ("lbp", 0.7)):
         leave_cells(tmp_path, name, [score, score + 0.01])
+    leave_cells(tmp_path, "sift", [0.5], dataset="voc2012")
     _, out, _ = ddsfl("reproduce", "features", "--cells", tmp_path, "--against", "lbp", "--splits", 1)
-    assert "sift over lbp +10.00 (1 split)" in out
+    assert "scene15: sift over lbp +10.00 (1 split)" in out
+    assert "voc2012" not in out  # which has a table of its own
     assert "(1)" in out
 
 
@@ -138,6 +141,9 @@ def test_a_search_prints_a_line_that_train_takes(ddsfl, tmp_path):
     assert code == 0
     assert "lambda1 0.01: " in err
     assert out.count("chosen") == 5
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "found").glob("candidate.*.json")]
+    assert len(kept) == 3  # all 0, lambda1 = 0.01, then eta = 0.1
+    assert all(len(one["scores"]) == 2 and one["changes"].items() >= TINY.items() for one in kept)
     line = out.splitlines()[-1]
     assert line.startswith("--set layers.bank.xi=0.0 --set layers.bank.lambda1=")
     model = ["--out", tmp_path / "model.safetensors", "--device", "cpu"]

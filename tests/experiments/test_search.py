@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddsfl.experiments import search
-from ddsfl.experiments.search import GRIDS, search_settings, training_folds
+from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training_folds
 from ddsfl.model import SceneClassifier
 from ddsfl.presets import preset
 from ddsfl.settings import image_list
@@ -62,6 +62,10 @@ def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(s
     assert found.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
 
 
+def test_candidates_are_judged_by_the_mean_of_their_folds():
+    assert Candidate("eta", 0.1, {}, (50.0, 70.0, 45.0)).mean == 55
+
+
 def test_candidates_are_kept_and_other_work_is_not_mistaken_for_them(scenes, made_up, tmp_path):
     images, labels = scenes
     options = {"changes": TINY, "n_folds": 2}
@@ -71,6 +75,7 @@ def test_candidates_are_kept_and_other_work_is_not_mistaken_for_them(scenes, mad
     assert 2 * len(files) == count
     kept = json.loads(files[0].read_text())
     assert len(kept["scores"]) == 2
+    assert kept["seed"] == 0
     assert kept["changes"]["layers.bank.n_filters"] == TINY["layers.bank.n_filters"]
     assert search_settings(images, labels, tmp_path, **options) == first
     assert len(made_up) == count
@@ -94,7 +99,8 @@ def test_folds_test_every_training_image_once_and_share_the_classes(scenes):
         assert counts[1:] == [4, 2]
         assert counts[0] in (4, 5)
     assert training_folds(labels, 3, seed=0) == folds
-    assert training_folds(labels, 3, seed=1) != folds
+    others = training_folds(labels, 3, seed=1)
+    assert [fold.test for fold in others] != [fold.test for fold in folds]
     assert [fold.name for fold in folds] == ["fold 1", "fold 2", "fold 3"]
 
 
