@@ -66,6 +66,9 @@ def test_secret_labels_give_no_score():
 def test_cells_of_other_settings_are_marked(tmp_path):
     current = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
     assert is_current(current)
+    older = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
+    del older["settings"]["blocks"][0]["mirrored"]  # which came later, and is off by default
+    assert is_current(older)
     changed = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
     changed["settings"]["layers"][0]["bank"]["eta"] = 0.5
     assert not is_current(changed)

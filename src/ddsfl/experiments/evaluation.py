@@ -75,6 +75,15 @@ def settings_of_cell(settings: Settings) -> dict[str, Any]:
     return values
 
 
+def made_with(cell: Cell, settings: Settings) -> bool:
+    """Return whether a cell was made with these settings; those it does not know yet have defaults."""
+    try:
+        found = Settings.from_json(cell["settings"])
+    except (KeyError, TypeError, ValueError):
+        return False
+    return settings_of_cell(found) == settings_of_cell(settings)
+
+
 def evaluate_split(
     images: ImageList,
     labels: Sequence[Any] | Mapping[int, Any],

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from ddsfl.experiments.cells import Cell, read_cell
+from ddsfl.experiments.cells import read_cell
 from ddsfl.experiments.evaluation import (
     Shared,
     cell_path,
     evaluate_split,
-    settings_of_cell,
+    made_with,
     vector_keys,
 )
 from ddsfl.experiments.methods import method
@@ -88,20 +88,13 @@ class Grid:
 
     def missing(self, split: str) -> list[str]:
         """Return the methods that have no cell of these settings for a split."""
-        return [
-            name
-            for name, settings in self.settings().items()
-            if read_cell(cell_path(self.folder, name, split), _like(self, name, settings)) is None
-        ]
-
-
-def _like(grid: Grid, name: str, settings: Settings) -> Cell:
-    return {
-        "dataset": grid.dataset,
-        "method": name,
-        "settings": settings_of_cell(settings),
-        "seed": grid.seed,
-    }
+        missing = []
+        for name, settings in self.settings().items():
+            like = {"dataset": self.dataset, "method": name, "seed": self.seed}
+            cell = read_cell(cell_path(self.folder, name, split), like)
+            if cell is None or not made_with(cell, settings):
+                missing.append(name)
+        return missing
 
 
 def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None:

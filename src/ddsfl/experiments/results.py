@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from ddsfl.experiments.cells import Cell, read_cell
-from ddsfl.experiments.evaluation import settings_of_cell
+from ddsfl.experiments.evaluation import made_with
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import PROTOCOLS
 
@@ -68,7 +68,7 @@ def is_current(cell: Cell) -> bool:
     sources = cell["settings"]["sources"]
     networks = {name: parameters["path"] for name, parameters in sources.items() if "path" in parameters}
     try:
-        return settings_of_cell(method(cell["method"], networks)) == cell["settings"]
+        return made_with(cell, method(cell["method"], networks))
     except ValueError:  # a method that there is no more
         return False
 
