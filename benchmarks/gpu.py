@@ -108,7 +108,7 @@ def coverage(images: Sequence[Tensor]) -> None:
     distances[groups[rows, None] == groups] = torch.inf
     true = distances.topk(COVERAGE, dim=1, largest=False)
     same = (found.indices[rows, :, None] == true.indices[:, None, :]).any(dim=2).double().mean()
-    error = ((found.distances[rows] - true.values).abs() / true.values).max()
+    error = (found.distances[rows] - true.values).abs().max() / true.values.max()
     product = bare(len(points), points.shape[1], len(points), torch.float16)
     print(f"\n== coverage search, {len(points):,} x {points.shape[1]}, k = {COVERAGE}")
     print(f"{took:.2f} s, {memory:.2f} GB beside X; bare half-precision products {product:.2f} s")

@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from ddsfl.compute.fused import can_fuse, fused_nearest, has_triton
+from ddsfl.coding.llc import llc_codes
+from ddsfl.compute.fused import can_fuse, contrast_rows, fused_nearest, has_triton, plain_path
 from ddsfl.compute.products import nearest_by_products
+from ddsfl.patches.geometry import patches_on_grid
+from ddsfl.patches.normalise import CONTRAST_FLOOR, contrast_normalise
 
 pytestmark = pytest.mark.cuda
 
@@ -88,3 +91,28 @@ def test_float64_is_left_to_the_plain_path():
     assert can_fuse(random(2, 2), 5)
     assert not can_fuse(random(2, 2).double(), 5)
     assert not can_fuse(torch.zeros(2, 2), 5)
+
+
+@pytest.mark.parametrize(("k", "width", "count"), [(1, 5, 3), (2, 33, 40), (5, 400, 1000), (8, 70, 129)])
+def test_codes_are_those_of_float64(k, width, count):
+    queries, words = torch.rand(count, width, device="cuda"), torch.rand(60, width, device="cuda")
+    words[10:15] = words[10] + 1e-4 * torch.rand(5, width, device="cuda")  # nearly one word
+    queries[:2] = words[10:12]
+    found = llc_codes(queries, words, k)
+    expected = llc_codes(queries.double(), words.double(), k)
+    same = (found.indices == expected.indices).all(dim=1)
+    assert same[2:].float().mean() > 0.99
+    torch.testing.assert_close(found.values.double()[same], expected.values[same], rtol=0, atol=5e-3)
+    with plain_path():
+        plain = llc_codes(queries, words, k)
+    both = (found.indices == plain.indices).all(dim=1)
+    torch.testing.assert_close(found.values[both], plain.values[both], rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize(("channels", "field", "stride"), [(1, 16, 3), (1, 16, 2), (3, 7, 5)])
+def test_patches_lose_mean_and_contrast(channels, field, stride):
+    pixels = torch.rand(3, channels, 41, 50, device="cuda")
+    pixels[1] = 0.5  # flat
+    expected = contrast_normalise(patches_on_grid(pixels, field, stride).flatten(0, 2), channels)
+    found = contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
+    torch.testing.assert_close(found.float(), expected, rtol=1e-3, atol=2e-3)

@@ -16,8 +16,12 @@ from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook, Codes
 from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.fused import can_fuse, rebuilding_weights
 from ddsfl.compute.products import nearest_by_products
 from ddsfl.compute.shortlist import Shortlist, byte_products_are_fast
+
+#: Systems of up to this many words are solved within one kernel on CUDA.
+FUSED_NEIGHBORS = 8
 
 
 class WordDistances(NamedTuple):
@@ -25,7 +29,7 @@ class WordDistances(NamedTuple):
 
     between: Tensor
     """(M, M) squared distances between the words."""
-    spread: Tensor
+    spread: float
     """The largest squared distance of a word to their mean."""
 
 
@@ -65,6 +69,11 @@ def llc_codes(
     between, spread = word_distances(words) if known is None else known
     # Below this trace, rounding of the distances would be felt beside the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
+    if can_fuse(X, n_neighbors) and n_neighbors <= FUSED_NEIGHBORS:
+        weights = rebuilding_weights(
+            X.contiguous(), words, between, distances, indices, too_close, regularisation
+        )
+        return Codes(indices, weights)
     values = torch.empty_like(distances)
     for rows in slices(len(X), rows_within(6 * X.element_size() * n_neighbors**2)):
         nearest = indices[rows]
@@ -92,7 +101,7 @@ def word_distances(words: Tensor) -> WordDistances:
     centred = words - words.mean(dim=0)
     gram = centred @ centred.T
     norms = gram.diagonal()
-    return WordDistances(norms[:, None] + norms[None, :] - 2 * gram, norms.max())
+    return WordDistances(norms[:, None] + norms[None, :] - 2 * gram, float(norms.max()))
 
 
 def _solve_for_ones(matrices: Tensor) -> Tensor:

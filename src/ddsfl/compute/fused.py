@@ -25,8 +25,8 @@ SPARE = 3
 ROWS, COLUMNS, INNER = 128, 128, 64
 #: Working memory of the queries that are searched at once.
 FUSED_BYTES = 2**30
-#: Rows that are ranked by one program.
-RANKED = 32
+#: Rows that are ranked, and rows that are rebuilt, by one program.
+RANKED, REBUILT = 32, 32
 
 
 @cache
@@ -154,3 +154,53 @@ def _half_points(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     offsets = half.float().square_().sum(dim=1).div_(-2)
     offsets[len(points) :] = -1e30
     return half, offsets, scale
+
+
+def rebuilding_weights(
+    queries: Tensor,
+    points: Tensor,
+    between: Tensor,
+    distances: Tensor,
+    columns: Tensor,
+    too_close: float,
+    regularisation: float,
+) -> Tensor:
+    """Return weights (Q, K), summing to one, that rebuild queries from the K points nearest to them.
+
+    Parameters
+    ----------
+    between : (N, N) squared distances between the points.
+    distances, columns : (Q, K) of the nearest points, as `fused_nearest` returns them.
+    too_close : sum of the distances up to which inner products are summed up anew.
+    regularisation : weight of the identity, relative to the trace.
+    """
+    from ddsfl.compute import kernels
+
+    count, k = distances.shape
+    weights, wide = torch.empty_like(distances), max(2, 1 << (k - 1).bit_length())
+    if count:
+        kernels.rebuilding_weights[(-(-count // REBUILT),)](
+            queries, points, between, distances, columns, weights, too_close, regularisation,
+            count, len(points), points.shape[1], K=k, WIDE=wide, BM=REBUILT, BK=64,
+        )  # fmt: skip
+    return weights
+
+
+def contrast_rows(pixels: Tensor, field: int, stride: int, floor: float) -> Tensor:
+    """Return all patches of padded images (B, channels, H, W) as float16 rows, without mean and contrast.
+
+    A patch loses the mean of each channel and is divided by sqrt(variance + floor^2). Row by row of the
+    grid, image by image.
+    """
+    from ddsfl.compute import kernels
+
+    n_images, channels, height, width = pixels.shape
+    rows, columns = ((side - field) // stride + 1 for side in (height, width))
+    values = channels * field * field
+    out = torch.empty(n_images * rows * columns, values, dtype=torch.float16, device=pixels.device)
+    if len(out):
+        kernels.contrast_rows[(len(out),)](
+            pixels, out, rows, columns, height, width, stride, floor**2,
+            CHANNELS=channels, FIELD=field, WIDE=1 << (values - 1).bit_length(), num_warps=2,
+        )  # fmt: skip
+    return out

@@ -27,12 +27,12 @@ class Responses(NamedTuple):
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
-    """Return rows (N, P) times columns (D, P)': (N, D).
+    """Return rows (N, P) times columns (D, P)': (N, D); on CUDA rows may be half-precision already.
 
     >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[11.,  2.]])
     """
-    if not can_fuse(rows, 1):
+    if not can_fuse(columns, 1):
         return rows @ columns.T
     # The largest number of the columns becomes 1, so that small filters keep all bits of a half.
     scale = columns.abs().amax().clamp(min=1e-30)
@@ -46,8 +46,8 @@ def respond(rows: Tensor, filters: Tensor, offset: Tensor | None = None) -> Resp
     >>> respond(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0]])).absolute()
     tensor([[1.]])
     """
-    if can_fuse(rows, 1):
-        offset = rows.new_zeros(len(filters)) if offset is None else offset
+    if can_fuse(filters, 1):
+        offset = filters.new_zeros(len(filters)) if offset is None else offset
         return Responses(product(rows, filters), offset)
     if offset is None:
         return Responses((rows @ filters.T).abs_(), None)

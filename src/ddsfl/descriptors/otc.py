@@ -113,7 +113,9 @@ def texture_curves(pixels: Tensor, step: int) -> Tensor:
     # At least one patch, so that images smaller than a patch need no other way; its cell is never used.
     pixels = functional.pad(pixels, (0, max(0, FIELD - width), 0, max(0, FIELD - height)))
     weights = strip_weights().to(pixels).reshape(-1, 1, FIELD, FIELD)
-    means = functional.conv2d(pixels.flatten(0, 1)[:, None], weights, stride=step)
+    # cuDNN would round to TF32 unasked, which shows in differences of neighbouring strips.
+    with torch.backends.cudnn.flags(allow_tf32=False, deterministic=True):
+        means = functional.conv2d(pixels.flatten(0, 1)[:, None], weights, stride=step)
     means = means.unflatten(0, (batch, channels)).unflatten(2, (N_ORIENTATIONS, FIELD))
     return means.permute(0, 4, 5, 1, 2, 3)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +24,9 @@ from ddsfl.patches.geometry import (
     grid_cells,
     grid_counts,
     patches_at,
-    patches_on_grid,
     resampled_patches,
 )
-from ddsfl.patches.normalise import InputSpace, contrast_normalise
+from ddsfl.patches.normalise import InputSpace, contrast_normalise, normalised_patches
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,11 @@ class LearnedLayer:
     def to(self, device: torch.device | str) -> LearnedLayer:
         """Return the same layer on another device."""
         return LearnedLayer(self.layer, self.space.to(device), self.filters.to(device))
+
+    @cached_property
+    def folded(self) -> tuple[Tensor, Tensor]:
+        """Matrix (D, P) and offset (D,) with W whiten(project(x)) = matrix x - offset."""
+        return self.space.fold(self.filters)
 
     def enter(self, raw: Tensor) -> Tensor:
         """Return raw pooled inputs (N, P) in the input space (N, Q), each of unit length."""
@@ -187,14 +192,11 @@ class ForwardPass:
 
     def _pixel_responses(self, index: int, stride: int) -> Grid:
         """Responses to pixels; whitening is folded into the filters."""
-        learned, channels = self.learned[index], self.batch.pixels.shape[1]
         field = self.layers[index].field
         if min(self.batch.pixels.shape[2:]) < field:
             return self._no_responses(index)
-        patches = patches_on_grid(self.batch.pixels, field, stride)
-        matrix, offset = learned.space.fold(learned.filters)
-        flat = contrast_normalise(patches.flatten(0, 2), channels)
-        return Grid(patches.shape[:3], respond(flat, matrix, offset))
+        shape, patches = normalised_patches(self.batch.pixels, field, stride)
+        return Grid(shape, respond(patches, *self.learned[index].folded))
 
     def _upper_responses(self, index: int, stride: int) -> Grid:
         learned, every = self.learned[index], self._cells_a_stride(index, stride)
@@ -270,7 +272,7 @@ def _numbers_of(cells: Tensor, device: torch.device) -> Tensor:
     """Return the place of each cell in the list ``cells``, by cell."""
     numbers = torch.zeros(int(cells[-1]) + 1 if len(cells) else 0, dtype=torch.int64)
     numbers[cells] = torch.arange(len(cells))
-    return numbers.to(device)
+    return numbers.to(device, non_blocking=True)
 
 
 def average_pool(maps: Tensor, counts: Tensor, pool: int, rows: Tensor, columns: Tensor) -> Tensor:
@@ -283,8 +285,8 @@ def average_pool(maps: Tensor, counts: Tensor, pool: int, rows: Tensor, columns:
     (n_images, n_rows, n_columns, n_maps), device = maps.shape, maps.device
     if len(rows) * len(columns) == 0:
         return torch.zeros(n_images, len(rows), len(columns), n_maps, device=device)
-    in_rows = _windows(rows, n_rows, counts[:, 0], pool).to(maps)  # (B, rows, R)
-    in_columns = _windows(columns, n_columns, counts[:, 1], pool).to(maps)
+    in_rows = _windows(rows, n_rows, counts[:, 0], pool).to(maps, non_blocking=True)  # (B, rows, R)
+    in_columns = _windows(columns, n_columns, counts[:, 1], pool).to(maps, non_blocking=True)
     by_row = torch.bmm(in_rows, maps.view(n_images, n_rows, -1)).view(-1, n_columns, n_maps)
     in_columns_of_row = in_columns.repeat_interleave(len(rows), dim=0)
     if maps.dtype == torch.float16:

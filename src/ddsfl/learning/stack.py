@@ -169,16 +169,29 @@ class FilterStack(BaseEstimator):
         check_is_fitted(self, "learned_")
         wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
         device = resolve_device(self.device)
-        learned = [layer.to(device) for layer in self.learned_]
+        learned = self._learned_on(device)
         batch = make_batch(images, device)
+        shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
             scaled = resize(batch, scaled_shapes(batch.shapes, scale))
             forward = ForwardPass(self.layers, learned, scaled)
             for index in wanted:
                 if scale < self.layers[index].n_scales:
-                    parts[index].append(self._at_scale(forward, index, batch.shapes))
+                    parts[index].append(self._at_scale(forward, index, shapes))
         return [LocalDescriptors.joined(layer_parts) for layer_parts in parts.values()]
+
+    def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
+        """Return the learned layers on a device, moved there once."""
+        known = getattr(self, "_moved", None)
+        if known is None or known[:2] != (device, tuple(map(id, self.learned_))):
+            moved = [layer.to(device) for layer in self.learned_]
+            self._moved = known = (device, tuple(map(id, self.learned_)), moved)
+        return known[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the copies on a device behind: they are made again where they are needed."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_moved"}
 
     def _at_scale(self, forward: ForwardPass, index: int, original: Tensor) -> LocalDescriptors:
         """Return the descriptors of one layer at the scale of ``forward``."""
@@ -187,10 +200,10 @@ class FilterStack(BaseEstimator):
         positions = centres(
             torch.stack([cells.rows, cells.columns], dim=1) * step,
             spanned_field(self.layers, index),
-            forward.batch.shapes.to(device)[cells.images],
-            original.to(device)[cells.images],
+            forward.batch.shapes.to(device, non_blocking=True)[cells.images],
+            original[cells.images],
         )
-        return LocalDescriptors(vectors, positions, cells.images, original.to(device))
+        return LocalDescriptors(vectors, positions, cells.images, original)
 
 
 def select_exemplars(

@@ -3,7 +3,8 @@
 Coordinates are continuous: pixel i covers [i, i + 1), so a patch with corner y and side s has its centre
 at y + s / 2. A batch holds images of different shapes in one zero-padded tensor; every function that
 must know the true shapes takes them as an int64 tensor (B, 2) of heights and widths in host memory, so
-that sizes of results are known without asking the device.
+that sizes of results are known without asking the device. Small tensors travel to a GPU without waiting
+for it (``non_blocking``): a transfer that waits would hold up the work that could be queued meanwhile.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def make_batch(images: Sequence[Tensor], device: torch.device | str = "cpu") -> 
     for row, image in zip(padded, images):
         row[:, : image.shape[1], : image.shape[2]] = image.numpy()
     # Bytes travel, floats are made where they are used: a quarter of the transfer.
-    return Batch(torch.from_numpy(padded).to(device).to(torch.float32).div_(255.0), shapes)
+    there = torch.from_numpy(padded).to(device, non_blocking=True)
+    return Batch(there.to(torch.float32).div_(255.0), shapes)
 
 
 def scaled_shapes(shapes: Tensor, scale: int) -> Tensor:
@@ -76,12 +78,11 @@ def grid_cells(counts: Tensor, device: torch.device | str = "cpu") -> Cells:
     """
     sizes = counts.prod(dim=1)
     total = int(sizes.sum())
-    starts = (sizes.cumsum(0) - sizes).to(device)
-    images = torch.repeat_interleave(
-        torch.arange(len(counts), device=device), sizes.to(device), output_size=total
-    )
+    starts = (sizes.cumsum(0) - sizes).to(device, non_blocking=True)
+    repeats = sizes.to(device, non_blocking=True)
+    images = torch.repeat_interleave(torch.arange(len(counts), device=device), repeats, output_size=total)
     inside = torch.arange(total, device=device) - starts[images]
-    columns = counts[:, 1].to(device)[images].clamp_(min=1)
+    columns = counts[:, 1].to(device, non_blocking=True)[images].clamp_(min=1)
     rows = torch.div(inside, columns, rounding_mode="floor")
     return Cells(images, rows, inside - rows * columns)
 
@@ -113,7 +114,7 @@ def _resampling(source: Tensor, target: Tensor, like: Tensor) -> Tensor:
     """Return resampling matrices (B, max target, max source); rows beyond an image's target are zero."""
     device = like.device
     n_source, n_target = int(source.max()), int(target.max())
-    source, target = source.to(device)[:, None, None], target.to(device)[:, None, None]
+    source, target = (side.to(device, non_blocking=True)[:, None, None] for side in (source, target))
     ratio = source.to(torch.float64) / target
     at = (torch.arange(n_target, device=device, dtype=torch.float64)[None, :, None] + 0.5) * ratio
     pixel = torch.arange(n_source, device=device, dtype=torch.float64)[None, None, :] + 0.5
