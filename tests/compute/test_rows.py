@@ -26,9 +26,12 @@ def test_responses_rectified_and_of_unit_length(device, count, width, n_filters)
     loose = {"rtol": 1e-2, "atol": 1e-2} if device == "cuda" else TIGHT
     torch.testing.assert_close(rectified(responses).double(), above, **loose)
 
-    chosen = torch.randint(0, count, (50,), device=device)
-    units = expected[chosen] / expected[chosen].norm(dim=1, keepdim=True)
-    torch.testing.assert_close(unit_rows(responses, chosen).double(), units, **loose)
+    for every in (1, 2):
+        chosen = torch.arange(0, count, every, device=device)
+        units = expected[chosen] / expected[chosen].norm(dim=1, keepdim=True)
+        room = torch.full((len(chosen), n_filters), torch.nan, device=device)
+        assert unit_rows(responses, chosen, room) is room
+        torch.testing.assert_close(room.double(), units, **loose)
 
 
 TIGHT = {"rtol": 1e-4, "atol": 1e-5}
@@ -38,9 +41,9 @@ TIGHT = {"rtol": 1e-4, "atol": 1e-5}
 def test_rows_of_zeros_stay_zero_and_no_rows_are_no_error(device):
     responses = Responses(torch.zeros(2, 5, device=device), None)
     assert not rectified(responses).any()
-    assert not unit_rows(responses, torch.tensor([1, 1], device=device)).any()
+    assert not unit_rows(responses, torch.tensor([1], device=device), torch.ones(1, 5, device=device)).any()
     nothing = torch.empty(0, dtype=torch.int64, device=device)
-    assert unit_rows(responses, nothing).shape == (0, 5)
+    assert unit_rows(responses, nothing, torch.empty(0, 5, device=device)).shape == (0, 5)
     assert rectified(Responses(torch.zeros(0, 5, device=device), None)).shape == (0, 5)
 
 

@@ -77,18 +77,24 @@ def rectified(responses: Responses) -> Tensor:
     return out
 
 
-def unit_rows(responses: Responses, rows: Tensor) -> Tensor:
-    """Return the responses of some ``rows`` (R,), each of unit length; rows of zeros stay zero.
+def unit_rows(responses: Responses, rows: Tensor, out: Tensor) -> Tensor:
+    """Write the responses of some different ``rows`` (R,), rising, each of unit length, into ``out`` (R, D).
 
-    >>> unit_rows(Responses(torch.tensor([[0.0, 1.0], [3.0, 4.0]]), None), torch.tensor([1]))
+    Rows of zeros stay zero.
+
+    >>> responses = Responses(torch.tensor([[0.0, 1.0], [3.0, 4.0]]), None)
+    >>> unit_rows(responses, torch.tensor([1]), torch.empty(1, 2))
     tensor([[0.6000, 0.8000]])
     """
     values, offset = responses
     if not can_fuse(values, 1):
-        return functional.normalize(responses.absolute().index_select(0, rows), dim=1)
+        chosen = responses.absolute()
+        if len(rows) < len(chosen):  # else all of them, in their order
+            chosen = chosen.index_select(0, rows)
+        lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
+        return torch.div(chosen, lengths, out=out)
     from ddsfl.compute import kernels
 
-    out = values.new_empty(len(rows), values.shape[1])
     if len(rows):
         width = values.shape[1]
         kernels.normalise_rows[(len(rows),)](

@@ -138,17 +138,19 @@ class ForwardPass:
         shape, responses = self._grid(index, stride)
         return responses.absolute().view(*shape, -1)
 
-    def descriptors(self, index: int, stride: int) -> tuple[Tensor, Cells]:
+    def descriptors(self, index: int, stride: int, room: Tensor) -> tuple[Tensor, Cells]:
         """Return the responses within the images, each of unit length (T, D), and their cells.
 
-        Of a layer without filters the raw inputs (T, P), as they are.
+        Of a layer without filters the raw inputs (T, P), as they are. They are written into the first rows
+        of ``room``.
         """
         if self.layers[index].bank is None:
-            return self.inputs(index, stride)
+            raw, cells = self.inputs(index, stride)
+            return room[: len(raw)].copy_(raw), cells
         (_, rows, columns), responses = self._grid(index, stride)
         cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
         places = (cells.images * rows + cells.rows) * columns + cells.columns
-        return unit_rows(responses, places), cells
+        return unit_rows(responses, places, room[: len(places)]), cells
 
     def inputs(self, index: int, stride: int) -> tuple[Tensor, Cells]:
         """Return the raw inputs (T, P) of a layer above the first within the images, and their cells."""

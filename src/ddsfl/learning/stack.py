@@ -24,7 +24,7 @@ from ddsfl.learning.labels import class_membership
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.learning.random_exemplars import RandomExemplars
 from ddsfl.patches.batching import Progress
-from ddsfl.patches.geometry import centres, make_batch, resize, scaled_shapes
+from ddsfl.patches.geometry import Batch, centres, grid_counts, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
 
@@ -173,13 +173,24 @@ class FilterStack(BaseEstimator):
         batch = make_batch(images, device)
         shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
+        rooms = {index: self._room(index, batch) for index in wanted}
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
             scaled = resize(batch, scaled_shapes(batch.shapes, scale))
             forward = ForwardPass(self.layers, learned, scaled)
             for index in wanted:
                 if scale < self.layers[index].n_scales:
-                    parts[index].append(self._at_scale(forward, index, shapes))
-        return [LocalDescriptors.joined(layer_parts) for layer_parts in parts.values()]
+                    room = rooms[index][sum(map(len, parts[index])) :]
+                    parts[index].append(self._at_scale(forward, index, shapes, room))
+        return [LocalDescriptors.joined(parts[index], rooms[index]) for index in wanted]
+
+    def _room(self, index: int, batch: Batch) -> Tensor:
+        """Return room for the descriptors of a layer at all scales, so that they need not be joined."""
+        layer, field = self.layers[index], spanned_field(self.layers, index)
+        scaled = [scaled_shapes(batch.shapes, scale) for scale in range(layer.n_scales)]
+        count = sum(int(grid_counts(shapes, field, layer.step).prod(dim=1).sum()) for shapes in scaled)
+        width = len(self.learned_[index].filters) if layer.bank is not None else 0
+        width = width or 4 * len(self.learned_[index - 1].filters)
+        return batch.pixels.new_empty(count, width)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
         """Return the learned layers on a device, moved there once."""
@@ -193,10 +204,10 @@ class FilterStack(BaseEstimator):
         """Leave the copies on a device behind: they are made again where they are needed."""
         return {name: value for name, value in super().__getstate__().items() if name != "_moved"}
 
-    def _at_scale(self, forward: ForwardPass, index: int, original: Tensor) -> LocalDescriptors:
-        """Return the descriptors of one layer at the scale of ``forward``."""
+    def _at_scale(self, forward: ForwardPass, index: int, original: Tensor, room: Tensor) -> LocalDescriptors:
+        """Return the descriptors of one layer at the scale of ``forward``, at the beginning of ``room``."""
         device, step = forward.batch.pixels.device, self.layers[index].step
-        vectors, cells = forward.descriptors(index, step)
+        vectors, cells = forward.descriptors(index, step, room)
         positions = centres(
             torch.stack([cells.rows, cells.columns], dim=1) * step,
             spanned_field(self.layers, index),

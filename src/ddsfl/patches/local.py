@@ -58,10 +58,13 @@ class LocalDescriptors:
         return LocalDescriptors(self.vectors, positions, self.images, self.shapes)
 
     @classmethod
-    def joined(cls, parts: list[LocalDescriptors]) -> LocalDescriptors:
-        """Join parts that describe the same batch, at several scales say."""
+    def joined(cls, parts: list[LocalDescriptors], vectors: Tensor | None = None) -> LocalDescriptors:
+        """Join parts that describe the same batch, at several scales say.
+
+        ``vectors`` are those of all parts, where these lie one after another in memory already.
+        """
         return cls(
-            torch.cat([part.vectors for part in parts]),
+            torch.cat([part.vectors for part in parts]) if vectors is None else vectors,
             torch.cat([part.positions for part in parts]),
             torch.cat([part.images for part in parts]),
             parts[0].shapes,
