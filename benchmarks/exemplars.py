@@ -11,11 +11,11 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
 
+from benchmarks.memory import forget_peak, peak_gigabytes
 from ddsfl.compute.knn import nearest
 from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
 from ddsfl.learning.reaching import reaching, reaching_score
@@ -49,18 +49,6 @@ def drawn_patches(count: int, size: int = 16) -> tuple[np.ndarray, np.ndarray, n
         patches = patches - patches.mean(1, keepdims=True)
         X[mine] = patches / np.sqrt(patches.var(1, keepdims=True) + (10 / 255) ** 2)
     return X, labels, groups
-
-
-def forget_peak() -> float:
-    """Start the peak memory anew and return what is in use; getrusage would keep that of a parent."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return peak_gigabytes()
-
-
-def peak_gigabytes() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    (peak,) = [line.split()[1] for line in lines if line.startswith("VmHWM")]
-    return int(peak) / 2**20
 
 
 def select(name: str) -> dict[str, float]:
