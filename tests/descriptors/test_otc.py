@@ -102,7 +102,11 @@ def test_arguments_are_checked():
 
 
 @pytest.mark.cuda
-def test_cuda_equals_cpu():
-    images = [image(40, 29, 3, seed=1), image(16, 50, 3, seed=2)]
+@pytest.mark.parametrize(("channels", "share"), [(1, 0.0), (3, 1e-3)])
+def test_cuda_equals_cpu(channels, share):
+    # In colour a difference has the sign of the change in lightness; where that is all but none, rounding
+    # decides, on each device in its own way.
+    images = [image(40, 29, channels, seed=1), image(16, 50, channels, seed=2)]
     [found] = OTC(device="cuda").describe(images)
-    assert torch.allclose(found.vectors.cpu(), describe(images).vectors, atol=1e-4)
+    differ = (found.vectors.cpu() - describe(images).vectors).abs() > 1e-4
+    assert differ.float().mean() <= share

@@ -63,6 +63,24 @@ def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_
     return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter)
 
 
+def checked_descriptors(coding: Any, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
+    """Return ``X`` as a finite matrix of the right width on the device of an estimator.
+
+    With ``reset`` its width becomes the one that the estimator expects.
+    """
+    device = resolve_device(coding.device)
+    if not isinstance(X, Tensor):
+        X = validate_data(coding, X, reset=reset, dtype=[np.float64, np.float32])
+        return as_tensor(X, device)
+    if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != coding.n_features_in_):
+        width = "d" if reset else coding.n_features_in_
+        raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
+    if not torch.isfinite(X).all():
+        raise ValueError("X contains NaN or infinity.")
+    coding.n_features_in_ = X.shape[1]
+    return as_tensor(X, device)
+
+
 class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Learn words by k-means and code descriptors over them; subclasses say how in `coder`.
 
@@ -81,7 +99,7 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
 
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Codebook:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
-        X = self._check(X, reset=True)
+        X = checked_descriptors(self, X, reset=True)
         generator = make_generator(self.random_state)
         clusters = _cluster(X, self.n_words, generator, self.max_iter)
         self.words_ = as_numpy(clusters.centres)
@@ -117,7 +135,7 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the codes of descriptors ``X`` (T, d) as a dense matrix (T, M)."""
         check_is_fitted(self)
-        codes = self.encode(self._check(X, reset=False)).dense(len(self.words_))
+        codes = self.encode(checked_descriptors(self, X, reset=False)).dense(len(self.words_))
         return codes.to(X.device) if isinstance(X, Tensor) else as_numpy(codes)
 
     @property
@@ -128,17 +146,3 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         """Return the words as a tensor of the device and precision of ``like``."""
         check_is_fitted(self)
         return torch.as_tensor(self.words_, device=like.device, dtype=like.dtype)
-
-    def _check(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-        """Return ``X`` as a finite matrix of the right width on the device of this estimator."""
-        device = resolve_device(self.device)
-        if not isinstance(X, Tensor):
-            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
-            return as_tensor(X, device)
-        if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != self.n_features_in_):
-            width = "d" if reset else self.n_features_in_
-            raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
-        if not torch.isfinite(X).all():
-            raise ValueError("X contains NaN or infinity.")
-        self.n_features_in_ = X.shape[1]
-        return as_tensor(X, device)

@@ -15,12 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ddsfl.coding.codebook import checked_descriptors
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
 from ddsfl.coding.pyramid import Level, Placed, l2_normalise
-from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
+from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture
 from ddsfl.compute.pca import Moments, principal_axes
 
@@ -108,7 +109,7 @@ class FisherVector(BaseEstimator):
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> FisherVector:
         """Learn directions and mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         self._check_power()
-        X = self._powered(self._check(X, reset=True))
+        X = self._powered(checked_descriptors(self, X, reset=True))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # The mean goes before the product: taken away after it, it would leave its rounding behind.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
@@ -148,7 +149,7 @@ class FisherVector(BaseEstimator):
     def encode(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the Fisher vector (2 K D,) of one set of descriptors ``X`` (T, d)."""
         check_is_fitted(self, "means_")
-        vectors = self._check(X, reset=False)
+        vectors = checked_descriptors(self, X, reset=False)
         nowhere = vectors.new_zeros(len(vectors), 2)
         images = torch.zeros(len(vectors), dtype=torch.int64, device=vectors.device)
         shapes = torch.ones(1, 2, dtype=torch.int64, device=vectors.device)
@@ -209,16 +210,3 @@ class FisherVector(BaseEstimator):
         for name in ("power", "descriptor_power"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name}={getattr(self, name)}; expected a number above 0 and up to 1.")
-
-    def _check(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-        """Return ``X`` as a finite matrix of the right width on the device of this estimator."""
-        device = resolve_device(self.device)
-        if not isinstance(X, Tensor):
-            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
-            return as_tensor(X, device)
-        if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != self.n_features_in_):
-            width = "d" if reset else self.n_features_in_
-            raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
-        if not torch.isfinite(X).all():
-            raise ValueError("X contains NaN or infinity.")
-        return as_tensor(X, device)

@@ -174,12 +174,12 @@ def rebuilding_weights(
     too_close : sum of the distances up to which inner products are summed up anew.
     regularisation : weight of the identity, relative to the trace.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute import row_kernels
 
     count, k = distances.shape
     weights, wide = torch.empty_like(distances), max(2, 1 << (k - 1).bit_length())
     if count:
-        kernels.rebuilding_weights[(-(-count // REBUILT),)](
+        row_kernels.rebuilding_weights[(-(-count // REBUILT),)](
             queries, points, between, distances, columns, weights, too_close, regularisation,
             count, len(points), points.shape[1], K=k, WIDE=wide, BM=REBUILT, BK=64,
         )  # fmt: skip
@@ -192,14 +192,14 @@ def contrast_rows(pixels: Tensor, field: int, stride: int, floor: float) -> Tens
     A patch loses the mean of each channel and is divided by sqrt(variance + floor^2). Row by row of the
     grid, image by image.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute import row_kernels
 
     n_images, channels, height, width = pixels.shape
     rows, columns = ((side - field) // stride + 1 for side in (height, width))
     values = channels * field * field
     out = torch.empty(n_images * rows * columns, values, dtype=torch.float16, device=pixels.device)
     if len(out):
-        kernels.contrast_rows[(len(out),)](
+        row_kernels.contrast_rows[(len(out),)](
             pixels, out, rows, columns, height, width, stride, floor**2,
             CHANNELS=channels, FIELD=field, WIDE=1 << (values - 1).bit_length(), num_warps=2,
         )  # fmt: skip

@@ -65,12 +65,12 @@ def rectified(responses: Responses) -> Tensor:
         absolute = responses.absolute()
         above = (absolute - absolute.mean(dim=-1, keepdim=True)).clamp_(min=0)
         return functional.normalize(above, dim=-1)
-    from ddsfl.compute import kernels
+    from ddsfl.compute import row_kernels
 
     out = torch.empty(values.shape, dtype=torch.float16, device=values.device)
     if len(values):
         width = values.shape[1]
-        kernels.rectify_rows[(len(values),)](
+        row_kernels.rectify_rows[(len(values),)](
             values, values if offset is None else offset, out, width,
             SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
@@ -93,11 +93,11 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor) -> Tensor:
             chosen = chosen.index_select(0, rows)
         lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
         return torch.div(chosen, lengths, out=out)
-    from ddsfl.compute import kernels
+    from ddsfl.compute import row_kernels
 
     if len(rows):
         width = values.shape[1]
-        kernels.normalise_rows[(len(rows),)](
+        row_kernels.normalise_rows[(len(rows),)](
             values, values if offset is None else offset, rows, out, width,
             SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
