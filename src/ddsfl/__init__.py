@@ -10,9 +10,17 @@ os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 
 __version__ = "0.1.0"
 
+from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.llc import LLC
 from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.coding.vq import VectorQuantisation
+from ddsfl.descriptors.centrist import CENTRIST
+from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.gist import GIST
+from ddsfl.descriptors.hog import HOG2x2
+from ddsfl.descriptors.lbp import LBP
+from ddsfl.descriptors.otc import OTC
+from ddsfl.descriptors.sift import DenseSIFT
 from ddsfl.images.reading import ImageList
 from ddsfl.images.synthetic import make_scenes
 from ddsfl.learning.bank import FilterBank
@@ -22,12 +30,20 @@ from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier
 
 __all__ = [
+    "CENTRIST",
+    "GIST",
+    "LBP",
     "LLC",
+    "OTC",
+    "DenseSIFT",
     "FilterBank",
     "FilterStack",
+    "FisherVector",
+    "HOG2x2",
     "ImageList",
     "Layer",
     "NearestExemplars",
+    "OnnxFeatures",
     "SceneClassifier",
     "SpatialPyramid",
     "SvmExemplars",
