@@ -47,7 +47,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    preset : "quick" (minutes on a laptop) or "paper" (the paper's structure and constants).
+    preset : "quick" (minutes on a laptop), "paper" (the paper's structure and constants) or "best" (the most
+        accurate one, meant for a GPU).
     changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``.
     device : "auto", "cpu" or "cuda".
     random_state : seed of everything that is drawn.

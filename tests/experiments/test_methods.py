@@ -102,3 +102,12 @@ def test_every_method_of_the_tables_is_known(name):
     for one in table(name).methods:
         if one.partition("+")[0] != "best" or "best" in preset.__globals__["PRESETS"]:
             assert method(one, NETWORK_FILES).blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("best+rica-2layers", "two stacks"), ("sift+ddsfl-2layers:lab", "see gray and lab images")],
+)
+def test_parts_that_do_not_go_together_are_refused(name, said):
+    with pytest.raises(ValueError, match=said):
+        method(name)

@@ -15,6 +15,7 @@ from ddsfl.images.synthetic import make_scenes
 from ddsfl.inspection import draw_model
 from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_confusion
+from ddsfl.presets import preset
 
 #: Drawn scenes are small and simple: fewer filters, scales and words than the quick preset has do, and a
 #: filter explains more, so it may cost more.
@@ -26,11 +27,13 @@ DEMO_CHANGES: Mapping[str, Any] = {
     "layers.n_scales": 3,
     "blocks.coding.n_words": 400,
 }
+_BANK = preset("quick").layers[0].bank or {}
+#: RICA takes as many steps as DDSFL in all: those before the class terms join, and those of the rounds.
+_ALL_STEPS = DEMO_CHANGES["layers.bank.max_iter"] + _BANK["rounds"] * _BANK["round_iter"]
 #: The three kinds of filters that the demo compares; all else is the same.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "Random": {"layers.bank.max_iter": 0, "layers.bank.gamma": 0.0, "layers.bank.eta": 0.0},
-    # As many steps as DDSFL takes in all: 60 before the class terms join, and two rounds of 40.
-    "RICA": {"layers.bank.gamma": 0.0, "layers.bank.eta": 0.0, "layers.bank.max_iter": 140},
+    "RICA": {"layers.bank.gamma": 0.0, "layers.bank.eta": 0.0, "layers.bank.max_iter": _ALL_STEPS},
     "DDSFL": {},
 }
 N_TRAIN, N_TEST = 30, 60

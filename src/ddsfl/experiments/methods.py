@@ -69,6 +69,10 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
         names = {block.name for block in whole.blocks} & {block.name for block in part.blocks}
         if names:
             raise ValueError(f"method {name!r} joins {', '.join(sorted(names))} twice.")
+        if whole.layers and part.layers:
+            raise ValueError(f"method {name!r} joins two stacks of learned layers; expected one at most.")
+        if whole.colour != part.colour:
+            raise ValueError(f"method {name!r} joins parts that see {whole.colour} and {part.colour} images.")
         # What is added is weighed by cross-validation against what was there.
         added = tuple(dataclasses.replace(block, weight="cv") for block in part.blocks)
         whole = dataclasses.replace(

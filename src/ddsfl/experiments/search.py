@@ -29,9 +29,9 @@ from ddsfl.settings import Settings
 GRIDS: Mapping[str, tuple[float, ...]] = {
     "xi": (0.0, 0.001, 0.01),
     "lambda1": (0.0, 0.003, 0.01, 0.03),
-    "gamma": (0.0, 0.1, 0.3, 1.0),
+    "gamma": (0.0, 0.01, 0.03, 0.1),
     "lambda2": (0.0, 0.001, 0.01),
-    "eta": (0.0, 0.03, 0.1, 0.3),
+    "eta": (0.0, 0.005, 0.01, 0.03),
 }
 
 

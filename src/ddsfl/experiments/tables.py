@@ -148,7 +148,7 @@ def _components(networks: Sequence[str]) -> TableOfRows:
         "Two layers. Without exemplars, the class terms are learned from as many patches as there would be "
         "exemplars, chosen blindly; the paper used all patches.",
         "The last row has the margin that the paper prints, 1, and eta 1; preset `paper` has margin 0.05 "
-        "and eta 0.1.",
+        "and eta 0.005.",
     )
     pairs = [("rica-2layers", row.method) for row in rows[2:] if row.method is not None]
     pairs.append(("ddsfl-2layers:any-patches", "ddsfl-2layers"))

@@ -46,7 +46,8 @@ class Layer:
     n_spatial : spatial neighbours drawn for each input when the bank's ``xi`` is above zero.
     bank : parameters of the layer's FilterBank; None, for the last layer, learns no filters: its
         descriptors are the pooled responses of the layer below.
-    exemplars : {"method": "nearest" | "svm", ...parameters of the selector}; None takes all patches.
+    exemplars : {"method": "nearest" | "svm" | "random", ...parameters of the selector}; None takes all
+        patches.
     """
 
     field: int = 16
