@@ -87,6 +87,7 @@ def test_every_command_of_the_table_exists():
     from ddsfl.cli import app
 
     known = {command.callback.__name__ for command in app.registered_commands}
+    known |= {group.name for group in app.registered_groups}
     assert set(re.findall(r"^\| `ddsfl (\w+)", README, flags=re.MULTILINE)) == known
 
 
