@@ -47,9 +47,9 @@ def page(cells: dict[str, dict[str, object]]) -> str:
         "",
         f"Eight classes, {N_TRAIN} training and {N_TEST} test images a class, preset `quick` with "
         f"{', '.join(f'`{path}={value}`' for path, value in DEMO_CHANGES.items())}.",
-        "RICA takes as many steps as DDSFL does in all. The scenes and these settings were frozen before the",
-        "seeds below were first drawn; they were chosen by the test scores of seeds 0 to 3, about 25 variants",
-        "in all. Mean class accuracy in per cent (chance is 12.5):",
+        "RICA takes as many steps as DDSFL does in all. The scenes and these settings were frozen before",
+        "the seeds below were first drawn; they were chosen by the test scores of seeds 0 to 3, about 25",
+        "variants in all. Mean class accuracy in per cent (chance is 12.5):",
         "",
         f"| seed | {' | '.join(KINDS)} |",
         f"|---|{'---|' * len(KINDS)}",
