@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -18,7 +17,7 @@ import ddsfl
 from ddsfl.blocks import Encoder, unit_vectors
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.metrics import mean_average_precision
-from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, slices
+from ddsfl.compute.device import as_numpy, as_tensor, drawn_seed, resolve_device, slices
 from ddsfl.compute.stages import Stages
 from ddsfl.fitting import Fit
 from ddsfl.images.reading import ImageList
@@ -121,7 +120,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             )
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only, {str(self.classes_[0])!r}; expected at least two.")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        seed = drawn_seed(self.random_state)
         self.settings_, self.seed_ = settings, seed
         membership = targets if self.multilabel_ else np.eye(len(self.classes_), dtype=bool)[targets]
         self.training_ = {

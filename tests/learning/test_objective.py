@@ -159,3 +159,13 @@ def test_order_of_the_steps(scene: Scene) -> None:
     np.testing.assert_array_equal(np.unique(rounds), [0, 1, 2])
     assert [int((legs == leg).sum()) for leg in range(7)] == [5, 4, 4, 2, 4, 4, 2]
     assert learned.n_iter == 4 + 2 * 7
+
+
+def test_sparsity_visits_patches_spread_evenly_over_all() -> None:
+    X = torch.from_numpy(np.random.default_rng(5).normal(size=(10, 3)))
+    nobody, groups = torch.zeros(10, 0, dtype=torch.bool), torch.arange(10)
+    weights = Weights(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
+    W = torch.eye(3, dtype=torch.float64)
+    objective = Objective(weights, X, None, nobody, groups, sparse_patches=4)
+    expected = oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6)
+    assert float(objective(W).value) == pytest.approx(expected)

@@ -67,8 +67,16 @@ def make_generator(random_state: int | np.random.RandomState | None) -> torch.Ge
     >>> bool((a == b).all())
     True
     """
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(drawn_seed(random_state))
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """Return one integer seed drawn from ``random_state``.
+
+    >>> drawn_seed(0) == spawn_seeds(0, 1)[0]
+    True
+    """
+    return spawn_seeds(random_state, 1)[0]
 
 
 def spawn_seeds(random_state: int | np.random.RandomState | None, count: int) -> list[int]:

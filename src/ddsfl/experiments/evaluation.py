@@ -127,6 +127,7 @@ def evaluate_split(
         console.say(f"{split.name}: found from an earlier run")
         return found
     own_stages = None if path is None else path.with_suffix(".stages")
+    commit = current_commit()  # of the code that runs, whatever is committed meanwhile
     start = time.perf_counter()
     train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
     stages = own_stages if shared is None else shared.folder
@@ -170,7 +171,7 @@ def evaluate_split(
         "seconds": {**model.seconds_, "test": tested - trained},
         "wall_seconds": tested - start,
         "device": _device_name(device),
-        "commit": current_commit(),
+        "commit": commit,
     }
     if path is not None and own_stages is not None:
         write_cell(path, cell)

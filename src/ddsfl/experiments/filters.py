@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from sklearn.utils import check_random_state
 
 import ddsfl
+from ddsfl.compute.device import drawn_seed
 from ddsfl.compute.stages import Stages, write_whole
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split
 from ddsfl.experiments.methods import method
@@ -38,7 +38,7 @@ def learn_filters(grid: Grid, name: str) -> Array:
     train = images.subset(split.train)
     classes, targets, multilabel = read_targets([labels[index] for index in split.train])
     membership = targets if multilabel else np.eye(len(classes), dtype=bool)[targets]
-    seed = int(check_random_state(grid.seed).randint(np.iinfo(np.int32).max))
+    seed = drawn_seed(grid.seed)
     stages = Stages(grid.scratch, key=StageKeys(settings, train, targets, seed, {}, ddsfl.__version__))
     fit = Fit(settings, train, targets, membership, seed, grid.device, stages)
     pictures: Array = fit.learn_sources()["stack"].pixel_filters_[0]

@@ -12,10 +12,9 @@ from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
+from ddsfl.compute.device import drawn_seed
 from ddsfl.experiments.cells import read_cell
 from ddsfl.experiments.evaluation import (
     Shared,
@@ -212,7 +211,7 @@ def _count_uses(
 ) -> None:
     """Count how many methods need which vectors, so that each is dropped after its last use."""
     train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
-    seed = int(check_random_state(grid.seed).randint(np.iinfo(np.int32).max))
+    seed = drawn_seed(grid.seed)
     for settings in methods.values():
         keys = vector_keys(settings, train, train_labels, seed, find_networks(settings))
         shared.uses.update(keys.values())
