@@ -210,7 +210,7 @@ def encode_all(
     for numbers, vectors in encoder.encode(images, progress):
         if not collected:
             collected = [block.new_empty(len(images), block.shape[1]) for block in vectors]
-        at = torch.tensor(numbers, device=encoder.device)
+        at = torch.tensor(numbers).to(encoder.device, non_blocking=True)  # does not wait for the GPU
         for rows, block in zip(collected, vectors):
             rows[at] = block
     return {block.name: as_numpy(rows) for block, rows in zip(encoder.blocks, collected)}

@@ -102,10 +102,10 @@ def test_arguments_are_checked():
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(("channels", "share"), [(1, 0.0), (3, 1e-3)])
+@pytest.mark.parametrize(("channels", "share"), [(1, 0.0), (3, 0.05)])
 def test_cuda_equals_cpu(channels, share):
     # In colour a difference has the sign of the change in lightness; where that is all but none, rounding
-    # decides, on each device in its own way.
+    # decides, on each device in its own way, and one sign changes the length and so all values of its row.
     images = [image(40, 29, channels, seed=1), image(16, 50, channels, seed=2)]
     [found] = OTC(device="cuda").describe(images)
     differ = (found.vectors.cpu() - describe(images).vectors).abs() > 1e-4

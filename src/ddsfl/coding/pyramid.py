@@ -54,11 +54,17 @@ def cell_numbers(descriptors: Placed, level: Level) -> Tensor:
     The cell's row is floor(y / height * rows), so a centre on a border belongs to the later cell;
     centres outside the image belong to the nearest cell.
     """
-    grid = torch.tensor(level, device=descriptors.positions.device)
-    # Double precision: y * rows is then exact, and grids that nest never disagree about a border.
-    cells = descriptors.positions.double() * grid / descriptors.shapes[descriptors.images]
-    cells = cells.floor().long().clamp_(min=0).minimum(grid - 1)
-    return cells[:, 0] * level[1] + cells[:, 1]
+    sides = descriptors.shapes[descriptors.images]
+    # Double precision: y * rows is then exact, and grids that nest never disagree about a border. Numbers,
+    # not a tensor of them: a small tensor made on a GPU waits until all work there is done.
+    row, column = (
+        (descriptors.positions[:, side].double() * count / sides[:, side])
+        .floor_()
+        .long()
+        .clamp_(0, count - 1)
+        for side, count in enumerate(level)
+    )
+    return row * level[1] + column
 
 
 class SpatialPyramid(BaseEstimator):

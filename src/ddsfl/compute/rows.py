@@ -6,6 +6,8 @@ after a product are bound by memory there, so they are fused; on a CPU plain tor
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -38,6 +40,25 @@ def product(rows: Tensor, columns: Tensor) -> Tensor:
     scale = columns.abs().amax().clamp(min=1e-30)
     half = (columns / scale).to(torch.float16)
     return torch.mm(rows.to(torch.float16), half.T, out_dtype=torch.float32).mul_(scale)
+
+
+@contextmanager
+def tensor_cores(like: Tensor) -> Iterator[None]:
+    """Let products of float32 matrices like this one run on tensor cores meanwhile, by TF32, on CUDA.
+
+    For sums over many rows, in which the rounding of single products (11 bits) averages out.
+
+    >>> with tensor_cores(torch.ones(1, 1)):
+    ...     torch.get_float32_matmul_precision()
+    'highest'
+    """
+    before = torch.get_float32_matmul_precision()
+    if can_fuse(like, 1):
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def respond(rows: Tensor, filters: Tensor, offset: Tensor | None = None) -> Responses:

@@ -116,7 +116,7 @@ class InputDrawer:
             if pictures is None:
                 shape = (n_images, pictures_each, batch.pixels.shape[1], self.field, self.field)
                 pictures = torch.zeros(shape)
-            first = torch.tensor(numbers, device=self.device) * n_per_image
+            first = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
             places = self._places(numbers, batch.shapes, n_per_image, neighbours)
             for forward, at in self._at_each_scale(batch, places):
                 rows = first[at.images] + at.order

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.minimize import Evaluation
+from ddsfl.compute.rows import tensor_cores
 from ddsfl.learning import terms
 from ddsfl.learning.neighbours import Triplets, search_triplets
 from ddsfl.learning.sharing import Hinges, choose_filters
@@ -83,13 +84,17 @@ class Objective:
         if w.xi > 0 and self.spatial is not None:
             add("denoising", w.xi, terms.denoising(W, self.X, self.spatial, w.eps))
         if w.lambda1 > 0:
-            add("sparsity", w.lambda1, terms.sparsity(W, self.sparse_X, w.eps))
+            with tensor_cores(W):
+                add("sparsity", w.lambda1, terms.sparsity(W, self.sparse_X, w.eps))
         if fixed is not None and w.gamma > 0:
             add("sharing", w.gamma, terms.shareable(W, self.class_S, fixed.sharing))
             chosen = fixed.sharing.sum(1).to(W.dtype).mean()
             parts["selection"] = w.gamma * w.lambda2 * chosen
         if fixed is not None and fixed.triplets is not None:
-            hinge = terms.discriminative(W, self.labelled_X, fixed.triplets, fixed.sharing, w.margin, w.eps)
+            with tensor_cores(W):
+                hinge = terms.discriminative(
+                    W, self.labelled_X, fixed.triplets, fixed.sharing, w.margin, w.eps
+                )
             add("discriminative", w.eta, hinge)
         return Evaluation(sum(parts.values()), gradient, parts)
 

@@ -43,10 +43,12 @@ def make_batch(images: Sequence[Tensor], device: torch.device | str = "cpu") -> 
     # Pinned memory travels while the GPU still works on the batch before; other memory waits for it.
     pinned = torch.device(device).type == "cuda"
     size = (len(images), images[0].shape[0], height, width)
-    padded = torch.zeros(size, dtype=torch.uint8, pin_memory=pinned)
+    padded = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
     # NumPy, because a copy of a small picture is done before torch has started its threads.
     for row, image in zip(padded.numpy(), images):
         row[:, : image.shape[1], : image.shape[2]] = image.numpy()
+        row[:, image.shape[1] :] = 0
+        row[:, : image.shape[1], image.shape[2] :] = 0
     # Bytes travel, floats are made where they are used: a quarter of the transfer.
     there = padded.to(device, non_blocking=True)
     return Batch(there.to(torch.float32).div_(255.0), shapes)
