@@ -24,6 +24,7 @@ from ddsfl.experiments.evaluation import (
     vector_keys,
 )
 from ddsfl.experiments.methods import method
+from ddsfl.experiments.network_vectors import NetworkVectors, deep_blocks
 from ddsfl.experiments.protocols import Split, protocol
 from ddsfl.experiments.results import score_of
 from ddsfl.experiments.voc_runs import VocTruth
@@ -104,11 +105,21 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
     found, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
     say = report or (lambda line: None)
-    if jobs == 1 or len(numbers) <= 1:
+    if not numbers:
+        return
+    networks = _networks(grid, found)
+    networks.prepare(grid.settings().values())
+    if jobs == 1 or len(numbers) == 1:
         for number in numbers:
             for line in run_split(grid, found, splits[number]):
                 say(line)
-        return
+    else:
+        _run_beside_each_other(grid, numbers, jobs, say)
+    shutil.rmtree(networks.folder, ignore_errors=True)
+
+
+def _run_beside_each_other(grid: Grid, numbers: Sequence[int], jobs: int, say: Report) -> None:
+    """Run splits in processes of their own, ``jobs`` at a time."""
     context = get_context("spawn")  # CUDA cannot be used again after a fork
     lines: Lines = context.SimpleQueue()
     n_processes = min(jobs, len(numbers))
@@ -134,6 +145,7 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
     """Make the missing cells of one split and yield a line on each."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
     truth = grid.read_truth()
+    networks = _networks(grid, found)
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
     # One list of images for all methods that want to see them alike: decoded once.
     for seen in sorted({pixels_of(settings) for settings in wanted.values()}):
@@ -145,6 +157,7 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
         shared = Shared(scratch)
         _count_uses(shared, grid, chosen, images, labels, readable)
         for name, settings in chosen.items():
+            networks.share(shared, settings, images, labels, readable, drawn_seed(grid.seed))
             cell = evaluate_split(
                 images,
                 labels,
@@ -163,6 +176,15 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
             shown = "files for the server written" if score is None else f"{score:.2f}"
             yield f"{grid.dataset} {split.name}: {name} {shown} ({cell['wall_seconds']:.0f} s)"
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _networks(grid: Grid, found: ImageSet) -> NetworkVectors:
+    """Return where the vectors of networks are, of all images that can be read."""
+    paths: list[Path] = []
+    if any(deep_blocks(settings) for settings in grid.settings().values()):
+        gone = {problem.index for problem in ImageList(found.paths).read_all()}
+        paths = [path for index, path in enumerate(found.paths) if index not in gone]
+    return NetworkVectors(grid.scratch / f"{grid.dataset}.networks", paths, grid.device)
 
 
 def pixels_of(settings: Settings) -> tuple[Colour, int, int]:

@@ -1,0 +1,86 @@
+"""What a faster path costs in accuracy: two encodings of the same images by the same model.
+
+    python -m benchmarks.agreement MODEL FOLDER [--splits 20] [--device cuda]
+
+On CUDA the fused path in half precision stands against plain torch in float32, on a CPU the search of the
+nearest words through shortlists against the exact one. Filters and words are those of the model; only the SVM
+is trained anew, on random splits of the images, so that the difference can be averaged over many of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl import SceneClassifier
+from ddsfl.classify.metrics import mean_class_accuracy
+from ddsfl.coding.llc import LLC
+from ddsfl.compute.fused import plain_path
+from ddsfl.compute.svm import fit_gram
+from ddsfl.experiments.cells import current_commit
+from ddsfl.experiments.protocols import random_splits
+from ddsfl.images.folders import find_images
+from ddsfl.images.reading import ImageList
+
+
+def gram(model: SceneClassifier, images: ImageList) -> Tensor:
+    """Inner products of the joined vectors of all images."""
+    total: Tensor | None = None
+    for vectors in model.block_vectors(images).values():
+        own = vectors @ vectors.T
+        total = own if total is None else total.add_(own)
+    assert total is not None
+    return total
+
+
+def accuracy(products: Tensor, labels: np.ndarray, train: list[int], test: list[int]) -> float:
+    classes = np.unique(labels)
+    targets = torch.from_numpy(np.where(labels[train, None] == classes, 1.0, -1.0)).to(products)
+    found = fit_gram(products[train][:, train].contiguous(), targets, 10.0)
+    margins = products[test][:, train] @ found.coefficients + found.biases
+    return 100 * mean_class_accuracy(labels[test], classes[margins.argmax(1).cpu().numpy()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("model")
+    parser.add_argument("folder")
+    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--train", type=int, default=100)
+    parser.add_argument("--device", default="auto")
+    given = parser.parse_args()
+    model = SceneClassifier.load(given.model, device=given.device)
+    found = find_images(given.folder)
+    labels = np.array([str(label) for label in found.labels])
+    images = ImageList(found.paths, min_side=model.settings_.min_side, colour=model.settings_.colour)
+    images.read_all()
+    on_cuda = given.device != "cpu" and torch.cuda.is_available()
+    products = {}
+    for name in ("fused", "plain") if on_cuda else ("fast", "exact"):
+        for coding in model.codings_:
+            if isinstance(coding, LLC):
+                coding.search = "exact" if name == "exact" else "fast"
+        start = time.perf_counter()
+        with plain_path() if name == "plain" else nullcontext():
+            products[name] = gram(model, images)
+        print(f"{name}: {len(images)} images in {time.perf_counter() - start:.1f} s", flush=True)
+    (quick, first), (careful, second) = products.items()
+    splits = random_splits(list(labels), n_train=given.train, n_splits=given.splits, seed=100)
+    scores = np.array(
+        [[accuracy(each, labels, split.train, split.test) for each in (first, second)] for split in splits]
+    )
+    gain = scores[:, 0] - scores[:, 1]
+    print(f"{torch.cuda.get_device_name() if on_cuda else 'cpu'}, commit {current_commit() or 'unknown'}")
+    print(
+        f"{quick} {scores[:, 0].mean():.3f}, {careful} {scores[:, 1].mean():.3f}; difference "
+        f"{gain.mean():+.3f} +- {gain.std(ddof=1) / len(gain) ** 0.5:.3f} (s.e. over {len(gain)} splits)"
+    )
+
+
+if __name__ == "__main__":
+    main()
