@@ -46,7 +46,9 @@ PAPER = Settings(
 #: very responses that layer 1 is coded from (step 4, grid 4).
 _QUICK_BANK = {
     "n_filters": 256,
+    "gamma": 0.03,  # both chosen on drawn scenes (docs/scenes.md)
     "lambda2": 0.002,
+    "eta": 0.005,
     "max_iter": 200,
     "rounds": 2,
     "round_iter": 40,
