@@ -46,6 +46,17 @@ def test_pairs_are_compared_where_both_are_there(drawn):
     ]
 
 
+def test_pairs_are_compared_on_all_their_splits_and_rows_shown_on_those_prescribed(tmp_path):
+    leave_cells(tmp_path, "rica-3layers", [0.80] * 7)
+    leave_cells(tmp_path, "ddsfl-3layers", [0.81] * 5 + [0.95] * 2)
+    drawn = draw_cells(table("features"), tmp_path, ["scene15"])
+    assert {line[0]: line[1] for line in drawn.lines()}["DDSFL"] == "81.00 ± 0.00 (5)"
+    [difference] = [found for _, method, _, found in drawn.comparisons if method == "rica-3layers"]
+    assert (difference.n, round(difference.mean, 6)) == (7, 5.0)
+    fewer = draw_cells(table("features"), tmp_path, ["scene15"], 2)
+    assert [found.n for _, method, _, found in fewer.comparisons if method == "rica-3layers"] == [2]
+
+
 def test_changed_settings_are_marked_and_explained(tmp_path):
     rows = TableOfRows("t", "Title", (Row("SIFT", "sift"), Row("somebody (cited)", None, {"scene15": 91.0})))
     leave_cells(tmp_path, "sift", [0.8] * 5, settings={"sources": {}})

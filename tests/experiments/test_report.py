@@ -38,6 +38,13 @@ def test_tables_with_something_to_compare_are_written(cells, tmp_path):
         assert gone in text.partition("## What is not")[2]
 
 
+def test_layers_of_one_size_are_no_figure_of_sizes(cells, tmp_path):
+    (cells / "scene15" / "ddsfl-3layers_d128.random1.json").unlink()
+    leave_cells(cells, "ddsfl-2layers", [0.8])
+    assert [file.name for file in write_report(cells, tmp_path / "docs")] == ["results.md"]
+    assert "Size of the filter bank" not in (tmp_path / "docs" / "results.md").read_text()
+
+
 def test_every_number_of_ours_has_a_cell_behind_it(cells, tmp_path):
     write_report(cells, tmp_path)
     text = (tmp_path / "results.md").read_text()

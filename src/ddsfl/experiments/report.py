@@ -9,7 +9,7 @@ from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.complement import complement
 from ddsfl.experiments.drawing import as_markdown, draw_bank_sizes, draw_cells
 from ddsfl.experiments.results import datasets_with_cells, read_cells
-from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
+from ddsfl.experiments.tables import BANK_SIZES, NETWORKS, TABLES, TableOfRows, bank_method, table
 
 #: What stands between these lines is written anew; all else in the page is kept.
 START = "<!-- from here to the end mark: written by `ddsfl reproduce report`, do not edit -->"
@@ -20,8 +20,9 @@ LEGEND = """\
 
 Percent of mean class accuracy (VOC: mean average precision): mean ± standard deviation over the splits, in
 brackets how many. A dash is a cell that has not been run. Beside ours stands the paper's number where the
-data set is the paper's own. Differences are paired by split; the corrected p allows for training sets that
-overlap (Nadeau and Bengio). Every number of ours is drawn from the files in `cells/`.
+data set is the paper's own. Differences are paired by split, over all splits that both methods have; the
+corrected p allows for training sets that overlap (Nadeau and Bengio). Every number of ours is drawn from the
+files in `cells/`.
 """
 
 NOT_REPRODUCED = """\
@@ -78,9 +79,12 @@ def complement_parts(cells: Path, dataset: str, networks: Sequence[str]) -> list
 
 def _compares(rows: TableOfRows, cells: Path, dataset: str) -> bool:
     """Return whether there is something to compare: two rows with cells, or one beside cited numbers."""
-    n_made = len(set(rows.methods) & set(read_cells(cells, dataset)))
+    made = set(rows.methods) & set(read_cells(cells, dataset))
+    if rows.name == "bank-size":  # layers of one size belong to another table
+        sizes = [{bank_method(layers, size) for layers in (1, 2, 3)} for size in BANK_SIZES]
+        return sum(bool(made & methods) for methods in sizes) >= 2
     cited = any(row.method is None and dataset in row.paper for row in rows.rows)
-    return n_made >= (1 if cited else 2)
+    return len(made) >= (1 if cited else 2)
 
 
 def _replaced(page: Path, generated: str) -> str:
