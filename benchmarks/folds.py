@@ -1,6 +1,6 @@
 """Settings side by side on folds of training images: each layer alone and layers together.
 
-    python -m benchmarks.folds FOLDER --candidates FILE --out FILE [--folds 4] [--train 70] [--preset paper]
+    python -m benchmarks.folds FOLDER --candidates FILE --out FILE [--folds 4] [--train 70] [--scratch DIR]
 
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
 the preset by path. Folds are the same for all; each has a process of its own and takes the candidates in
@@ -38,12 +38,18 @@ SEED = 5
 
 
 def scores_of(
-    images: ImageList, labels: list[str], fold: Split, preset: str, changes: Mapping[str, Any], device: str
+    images: ImageList,
+    labels: list[str],
+    fold: Split,
+    preset: str,
+    changes: Mapping[str, Any],
+    device: str,
+    stages: Path | None,
 ) -> dict[str, float]:
     """Mean class accuracy of each block and of each set of blocks in order, in percent."""
     names = np.array(labels)
     model = SceneClassifier(preset, changes=changes, device=device, random_state=0)
-    model.fit(images.subset(fold.train), names[fold.train])
+    model.fit(images.subset(fold.train), names[fold.train], checkpoints=stages)
     vectors = model.block_vectors(images)
     classes = np.unique(names)
     targets = torch.from_numpy(np.where(names[fold.train, None] == classes, 1.0, -1.0))
@@ -60,7 +66,14 @@ def scores_of(
 
 
 def run_fold(
-    number: int, folder: str, n_train: int, n_folds: int, preset: str, candidates: dict[str, Any], out: Path
+    number: int,
+    folder: str,
+    n_train: int,
+    n_folds: int,
+    preset: str,
+    candidates: dict[str, Any],
+    out: Path,
+    scratch: Path | None,
 ) -> None:
     """Score all candidates on one fold; those already in its file are not run again."""
     found = find_images(folder)
@@ -75,7 +88,8 @@ def run_fold(
         if name in done and done[name]["changes"] == changes:
             continue
         start = time.perf_counter()
-        scores = scores_of(images, labels, fold, preset, changes, device)
+        stages = None if scratch is None else scratch / f"fold{number + 1}"
+        scores = scores_of(images, labels, fold, preset, changes, device, stages)
         seconds = round(time.perf_counter() - start, 1)
         done[name] = {"changes": changes, "scores": scores, "seconds": seconds, "commit": current_commit()}
         write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
@@ -110,6 +124,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--train", type=int, default=70)
     parser.add_argument("--preset", default="paper")
+    parser.add_argument("--scratch", type=Path, help="stages that candidates share, some GB")
     given = parser.parse_args()
     candidates = json.loads(given.candidates.read_text())
     run = partial(
@@ -120,6 +135,7 @@ def main() -> None:
         preset=given.preset,
         candidates=candidates,
         out=given.out,
+        scratch=given.scratch,
     )
     with ProcessPoolExecutor(given.folds, mp_context=get_context("spawn")) as pool:
         list(pool.map(run, range(given.folds)))
