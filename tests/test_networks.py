@@ -88,7 +88,7 @@ def test_a_model_file_names_its_network_and_does_not_hold_it(network, tmp_path):
     tiny_network(network, weights=WEIGHTS + 1)
     with pytest.raises(ModelFileError, match=r"tiny\.onnx is another one"):
         SceneClassifier.load(tmp_path / "m").transform(IMAGES)
-    with pytest.raises(ModelFileError, match="sources names alexnet, sift; expected some of deep"):
+    with pytest.raises(ModelFileError, match="no source alexnet, sift that reads a file; expected some"):
         SceneClassifier.load(tmp_path / "m", sources={"alexnet": moved, "sift": moved})
 
 

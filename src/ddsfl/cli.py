@@ -21,9 +21,11 @@ from rich.text import Text
 from ddsfl.cli_datasets import add_datasets
 from ddsfl.cli_encode import add_encode
 from ddsfl.cli_inputs import (
+    Network,
     changed_settings,
     check_writable,
     chosen_splits,
+    load_model,
     read_pictures,
     read_set,
 )
@@ -146,6 +148,7 @@ def predict(
     images: Pictures,
     as_json: Annotated[bool, typer.Option("--json", help="A list of path, label and scores.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="A table with one column a class.")] = False,
+    network: Network = None,
     device: Device = "auto",
     strict: Strict = False,
     quiet: Quiet = False,
@@ -154,7 +157,7 @@ def predict(
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other")
     console = Console(quiet or as_json or as_csv)
-    classifier = SceneClassifier.load(model, device=device)
+    classifier = load_model(model, device, network)
     names = [str(name) for name in classifier.classes_]
     paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
     console.begin("classify")

@@ -12,12 +12,11 @@ import numpy as np
 import typer
 
 from ddsfl.blocks import Block
-from ddsfl.cli_inputs import check_writable, read_pictures
+from ddsfl.cli_inputs import Network, check_writable, load_model, read_pictures
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.descriptors.deep import OnnxFeatures
 from ddsfl.images.folders import list_images
-from ddsfl.model import SceneClassifier
 from ddsfl.settings import Settings
 
 Command = Callable[..., None]
@@ -32,6 +31,7 @@ def encode(
     model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
     images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
     out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
+    network: Network = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     strict: Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show problems only.")] = False,
@@ -42,18 +42,20 @@ def encode(
     """
     if out.suffix not in (".npz", ".csv"):
         raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
+    if network and model.suffix == ".onnx":
+        raise typer.BadParameter(f"--network goes with a model file; {model} is a network itself")
     console = Console(quiet)
     check_writable(out)
     if model.suffix == ".onnx":
         source = {"method": "onnx", "path": str(model)}
         block = Block("network", source="network", coding=None)
         settings = Settings(layers=(), sources={"network": source}, blocks=(block,))
-        network = OnnxFeatures(model, device=device)
+        features = OnnxFeatures(model, device=device)
         paths, _ = read_pictures(list_images(images), settings, strict, console)
         console.begin("encode")
-        vectors = network.vectors(paths, console.progress)
+        vectors = features.vectors(paths, console.progress)
     else:
-        classifier = SceneClassifier.load(model, device=device)
+        classifier = load_model(model, device, network)
         paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
         console.begin("encode")
         vectors = classifier.transform(pictures, progress=console.progress)

@@ -1,4 +1,4 @@
-"""What commands are given, checked before the work begins: settings, outputs, image sets, splits."""
+"""What commands are given, checked before the work begins: settings, outputs, models, image sets, splits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,8 +14,18 @@ from ddsfl.console import Console
 from ddsfl.experiments.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.reading import ImageList
+from ddsfl.model import SceneClassifier
+from ddsfl.networks import check_networks
 from ddsfl.presets import preset
 from ddsfl.settings import Settings, image_list
+
+#: Where the files of a model's blocks are now, for every command that computes vectors with it.
+Network = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=FILE", help="Where the file of a network or table of the model is now (repeatable)."
+    ),
+]
 
 
 def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:
@@ -67,6 +77,26 @@ def check_writable(out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(out.parent, os.W_OK):
         raise PermissionError(13, "no permission to write", str(out.parent))
+
+
+def network_files(given: list[str] | None) -> dict[str, str]:
+    """Return the files of networks by name from NAME=FILE."""
+    files = {}
+    for one in given or []:
+        name, _, path = one.partition("=")
+        if not name or not path:
+            raise typer.BadParameter(f"--network {one}: expected NAME=FILE")
+        if not Path(path).is_file():
+            raise ValueError(f"--network {one}: there is no file {path}.")
+        files[name] = path
+    return files
+
+
+def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
+    """Return a model that can see images: its networks are there, and are those it was trained with."""
+    classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
+    check_networks(classifier)  # now rather than after all images were read
+    return classifier
 
 
 def read_set(

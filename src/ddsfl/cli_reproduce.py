@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console as Paper
 
+from ddsfl.cli_inputs import network_files
 from ddsfl.cli_search import Device, Quiet, search
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
@@ -69,7 +70,7 @@ def reproduce(
     console = Console(quiet)
     if name in ("filters", "report") and out is None:
         raise typer.BadParameter(f"{name} needs --out")
-    networks = _networks(network)
+    networks = network_files(network)
     known = [*NETWORKS, *(key for key in networks if key not in NETWORKS)]
     if name == "report":
         assert out is not None
@@ -172,19 +173,6 @@ def _draw_filters(grid: Grid, out: Path, console: Console) -> None:
     file = out / f"filters-{grid.dataset}.png"
     draw_side_by_side(file, pictures)
     _say_files([file], console)
-
-
-def _networks(given: list[str] | None) -> dict[str, str]:
-    """Return ONNX files by name from NAME=FILE."""
-    networks = {}
-    for one in given or []:
-        name, _, path = one.partition("=")
-        if not name or not path:
-            raise typer.BadParameter(f"--network {one}: expected NAME=FILE")
-        if not Path(path).is_file():
-            raise typer.BadParameter(f"--network {one}: there is no file {path}")
-        networks[name] = path
-    return networks
 
 
 def _runnable(names: Sequence[str], networks: dict[str, str], console: Console) -> list[str]:

@@ -45,7 +45,10 @@ def check_networks(model: SceneClassifier) -> None:
     for name in sorted(model.unchecked_):
         path, network = model.settings_.source(name)["path"], model.networks_[name]
         wanted = f"source {name!r} needs the network {network['file']} ({network['fingerprint']})"
-        place = f"say where it is by SceneClassifier.load(..., sources={{{name!r}: path}})"
+        place = (
+            f"say where it is by SceneClassifier.load(..., sources={{{name!r}: path}}), "
+            f"on the command line by --network {name}=FILE"
+        )
         if not os.path.isfile(path):
             raise ModelFileError(f"{wanted}, but there is no file {path}; {place}.")
         found = model.sources_[name].fingerprint()
@@ -60,8 +63,8 @@ def moved_sources(settings: Settings, moved: Mapping[str, str | os.PathLike[str]
     unknown = sorted(set(moved) - set(with_files))
     if unknown:
         raise ModelFileError(
-            f"sources names {', '.join(unknown)}; expected some of {', '.join(with_files) or 'none'}, which "
-            "are the sources of this model that read a file."
+            f"this model has no source {', '.join(unknown)} that reads a file; "
+            f"expected some of {', '.join(with_files) or 'none'}."
         )
     sources = {
         name: {**parameters, "path": os.fspath(moved[name])} if name in moved else parameters
