@@ -1,18 +1,20 @@
 """L-BFGS with a strong Wolfe line search and a trace of every term.
 
 Own code, because ``torch.optim.LBFGS`` keeps no trace, evaluates the objective once more a step,
-and asks the device for a scalar several times an evaluation. Here one evaluation is one transfer.
+and asks the device for a scalar several times an evaluation. Here one evaluation is one transfer, and one
+more makes the next direction.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ddsfl.compute.curvature import Curvature
 
 #: Strong Wolfe conditions: sufficient decrease, and how far the slope along a step must flatten.
 DECREASE, CURVATURE = 1e-4, 0.9
@@ -112,22 +114,22 @@ def minimise(
     trace = [current.row]
     scale = max(abs(current.value), torch.finfo(start.dtype).tiny)
     converged = _is_flat(current, tolerance * scale)
-    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=history)
+    known = Curvature(history)
     while not converged and len(trace) <= max_iter:
-        direction = _direction(current.gradient, pairs)
+        direction = known.direction(current.gradient)
         # Without a model of the curvature the first step is one of unit length at most.
-        first = 1.0 if pairs else min(1.0, 1.0 / current.gradient_norm)
+        first = 1.0 if len(known) else min(1.0, 1.0 / current.gradient_norm)
         found, n_trials = _line_search(objective, current, direction, first)
         n_evaluations += n_trials
         if found is None:
-            if not pairs:
+            if not len(known):
                 break
-            pairs.clear()
+            known.forget()
             continue
         # s'y needs no transfer: both slopes along the direction are known.
         curvature = found.step * (found.slope - found.first_slope)
         if curvature > 0:
-            pairs.append((found.step * direction, found.gradient - current.gradient, curvature))
+            known.add(found.step * direction, found.gradient - current.gradient, curvature)
         drop = current.value - found.value
         current = found
         trace.append(current.row)
@@ -149,9 +151,9 @@ def _evaluate(
     if direction is not None and first_gradient is not None:
         scalars[3:] = [torch.sum(gradient * direction), torch.sum(first_gradient * direction)]
     scalars += list(terms.values())
-    on_device = [
-        s.detach().to(point.device, torch.float64).reshape(()) for s in scalars if isinstance(s, Tensor)
-    ]
+    on_device = [s.detach().to(point.device).reshape(()) for s in scalars if isinstance(s, Tensor)]
+    if len({s.dtype for s in on_device}) > 1:
+        on_device = [s.to(torch.float64) for s in on_device]
     transferred = iter(torch.stack(on_device).tolist())
     numbers = [next(transferred) if isinstance(s, Tensor) else float(s) for s in scalars]
     row = {"objective": numbers[0], **dict(zip(terms, numbers[5:]))}
@@ -170,23 +172,6 @@ def _evaluate(
 
 def _is_flat(trial: _Trial, threshold: float) -> bool:
     return trial.gradient_norm * max(1.0, trial.point_norm) <= threshold
-
-
-def _direction(gradient: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """Minus the inverse Hessian model of ``pairs`` times the gradient: the two-loop recursion."""
-    direction = -gradient
-    if not pairs:
-        return direction
-    weights = []
-    for step, change, curvature in reversed(pairs):
-        weight = torch.sum(step * direction) / curvature
-        weights.append(weight)
-        direction = direction - weight * change
-    _, change, curvature = pairs[-1]
-    direction = direction * (curvature / torch.sum(change * change))
-    for (step, change, curvature), weight in zip(pairs, reversed(weights)):
-        direction = direction + (weight - torch.sum(change * direction) / curvature) * step
-    return direction
 
 
 def _line_search(
