@@ -17,6 +17,8 @@ from ddsfl.learning.neighbours import Triplets
 
 #: Working memory of a chunk on a CPU: what is written should still be in the cache when it is read.
 CACHE_BYTES = 8 * 2**20
+#: Working memory of the hinges on a GPU: features that stay need not be computed twice.
+HINGE_BYTES = 2**31
 
 
 def budget_of(X: Tensor) -> int:
@@ -128,34 +130,48 @@ def discriminative(
     sharing: Tensor,
     margin: float,
     eps: float,
-    budget_bytes: int = DEFAULT_BUDGET_BYTES,
+    budget_bytes: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Mean hinge of the distances to positive and negative neighbours (discriminative_fun).
 
     L_dis^c = 1/N_c sum_j max(0, margin + Dis(x_j, positives) - Dis(x_j, negatives)), distances in
     the features of the filters of class c alone. An unselected filter adds 0, so distances add up
     filter by filter and the work is done in blocks of filters: first the hinges, then the gradient
-    of those above 0.
+    of those above 0. Squares need no sums over neighbours filter by filter: their sums over the filters
+    of each class (N, C) do.
     """
     hinge = X.new_full((len(triplets.anchors),), margin)
     gradient = torch.zeros_like(W)
     rows = max(len(X), len(triplets.anchors))
-    blocks = list(slices(len(W), rows_within(6 * rows * X.element_size(), budget_bytes, least=8)))
+    budget = budget_bytes or (HINGE_BYTES if X.is_cuda else DEFAULT_BUDGET_BYTES)
+    blocks = list(slices(len(W), rows_within(6 * rows * X.element_size(), budget, least=8)))
+    known: tuple[Tensor, Tensor, Tensor] | None = None
     for block in blocks:
-        chosen = sharing[:, block].to(X.dtype)[triplets.classes]
-        hinge += (contrasts(W[block], X, triplets, eps) * chosen).sum(1)
+        known = Z, F, near = _near_features(W[block], X, triplets, eps)
+        chosen = sharing[:, block].to(X.dtype)
+        energies = triplets.gather((F * F) @ chosen.T)
+        hinge += energies.gather(1, triplets.classes[:, None])[:, 0]
+        hinge -= 2 * (F[triplets.anchors] * near * chosen[triplets.classes]).sum(1)
     value = (triplets.weights * hinge.clamp_min(0)).sum()
 
     active = triplets.weights * (hinge > 0)
     by_class = active[:, None] * (triplets.classes[:, None] == torch.arange(len(sharing), device=W.device))
     pull = triplets.scatter(by_class)  # (N, C): B' of the anchors' weights, a class a column
     for block in blocks:
-        Z = X @ W[block].T
-        F = (Z * Z).add_(eps).sqrt_()
+        if known is None or len(blocks) > 1:  # the features of one block alone were kept
+            known = _near_features(W[block], X, triplets, eps)
+        Z, F, near = known
         chosen = sharing[:, block].to(X.dtype)
         counted = active[:, None] * chosen[triplets.classes]
         slope = F * (pull @ chosen)
-        slope -= triplets.scatter_own(counted * triplets.gather(F))
+        slope -= triplets.scatter_own(counted * near)
         slope -= triplets.scatter(counted.mul_(F[triplets.anchors]))
         gradient[block] = 2 * (slope.mul_(Z.div_(F)).T @ X)
     return value, gradient
+
+
+def _near_features(W: Tensor, X: Tensor, triplets: Triplets, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the responses Z and the features F (N, D) of patches, and B F (E, D) of their neighbours."""
+    Z = X @ W.T
+    F = (Z * Z).add_(eps).sqrt_()
+    return Z, F, triplets.gather(F)
