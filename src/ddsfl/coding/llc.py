@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook, Codes
 from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.fused import can_fuse, rebuilding_weights
+from ddsfl.compute.fused import has_kernels, rebuilding_weights
 from ddsfl.compute.products import nearest_by_products
 from ddsfl.compute.shortlist import Shortlist, byte_products_are_fast
 
@@ -69,7 +69,7 @@ def llc_codes(
     between, spread = word_distances(words) if known is None else known
     # Below this trace, rounding of the distances would be felt beside the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
-    if can_fuse(X, n_neighbors) and n_neighbors <= FUSED_NEIGHBORS:
+    if n_neighbors <= FUSED_NEIGHBORS and has_kernels(X):
         weights = rebuilding_weights(
             X.contiguous(), words, between, distances, indices, too_close, regularisation
         )

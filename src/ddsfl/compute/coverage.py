@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from ddsfl.compute.candidates import subtracted
 from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.fused import COLUMNS, INNER, ROWS, can_fuse
+from ddsfl.compute.fused import COLUMNS, INNER, ROWS, has_kernels
 from ddsfl.compute.ranking import Neighbours, certify
 
 #: Hits that a row hopes for, in multiples of the neighbours it needs, and the slots it has for them: the
@@ -45,7 +45,7 @@ class Coverage(NamedTuple):
 
 def can_cover(points: Tensor, k: int, membership: Tensor) -> bool:
     """Return whether `cover` serves these points: many, on CUDA, each of one class."""
-    if not can_fuse(points, 1) or len(points) < max(LEAST_POINTS, 64 * k):
+    if not has_kernels(points) or len(points) < max(LEAST_POINTS, 64 * k):
         return False
     return bool((membership.sum(dim=1) == 1).all())
 

@@ -21,6 +21,8 @@ from ddsfl.compute.device import rows_within, slices
 
 #: Candidates beyond those asked for, at least; the kernel keeps a power of two.
 SPARE = 3
+#: Neighbours that `fused_nearest` can be asked for.
+MOST_NEIGHBOURS = 32
 #: Rows and columns of a tile, and how much of the inner dimension is multiplied at once.
 ROWS, COLUMNS, INNER = 128, 128, 64
 #: Working memory of the queries that are searched at once.
@@ -43,7 +45,7 @@ def plain_path() -> Iterator[None]:
     """Compute by plain torch in full precision meanwhile, to compare with.
 
     >>> with plain_path():
-    ...     can_fuse(torch.zeros(1, 1), 1)
+    ...     has_kernels(torch.zeros(1, 1))
     False
     """
     global _allowed
@@ -54,9 +56,14 @@ def plain_path() -> Iterator[None]:
         _allowed = before
 
 
+def has_kernels(tensor: Tensor) -> bool:
+    """Return whether kernels and tensor cores serve tensors like this one: float32, on CUDA."""
+    return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and has_triton()
+
+
 def can_fuse(tensor: Tensor, k: int) -> bool:
-    """Return whether `fused_nearest` serves tensors like this one."""
-    return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and k <= 32 and has_triton()
+    """Return whether `fused_nearest` finds ``k`` neighbours of tensors like this one."""
+    return k <= MOST_NEIGHBOURS and has_kernels(tensor)
 
 
 def halve_rows(rows: Tensor, centre: Tensor, multiple: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.compute.fused import can_fuse
+from ddsfl.compute.fused import has_kernels
 
 
 class Responses(NamedTuple):
@@ -34,7 +34,7 @@ def product(rows: Tensor, columns: Tensor) -> Tensor:
     >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[11.,  2.]])
     """
-    if not can_fuse(columns, 1):
+    if not has_kernels(columns):
         return rows @ columns.T
     # The largest number of the columns becomes 1, so that small filters keep all bits of a half.
     scale = columns.abs().amax().clamp(min=1e-30)
@@ -53,7 +53,7 @@ def tensor_cores(like: Tensor) -> Iterator[None]:
     'highest'
     """
     before = torch.get_float32_matmul_precision()
-    if can_fuse(like, 1):
+    if has_kernels(like):
         torch.set_float32_matmul_precision("high")
     try:
         yield
@@ -67,7 +67,7 @@ def respond(rows: Tensor, filters: Tensor, offset: Tensor | None = None) -> Resp
     >>> respond(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0]])).absolute()
     tensor([[1.]])
     """
-    if can_fuse(filters, 1):
+    if has_kernels(filters):
         offset = filters.new_zeros(len(filters)) if offset is None else offset
         return Responses(product(rows, filters), offset)
     if offset is None:
@@ -82,7 +82,7 @@ def rectified(responses: Responses) -> Tensor:
     tensor([[0., 1., 0.]])
     """
     values, offset = responses
-    if not can_fuse(values, 1):
+    if not has_kernels(values):
         absolute = responses.absolute()
         above = (absolute - absolute.mean(dim=-1, keepdim=True)).clamp_(min=0)
         return functional.normalize(above, dim=-1)
@@ -108,7 +108,7 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor) -> Tensor:
     tensor([[0.6000, 0.8000]])
     """
     values, offset = responses
-    if not can_fuse(values, 1):
+    if not has_kernels(values):
         chosen = responses.absolute()
         if len(rows) < len(chosen):  # else all of them, in their order
             chosen = chosen.index_select(0, rows)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.fused import can_fuse, contrast_rows
+from ddsfl.compute.fused import contrast_rows, has_kernels
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.patches.geometry import patches_on_grid
 
@@ -50,7 +50,7 @@ def normalised_patches(pixels: Tensor, field: int, stride: int) -> tuple[tuple[i
     ((2, 2, 3), (12, 256))
     """
     n_images, channels, height, width = pixels.shape
-    if can_fuse(pixels, 1):
+    if has_kernels(pixels):
         shape = (n_images, (height - field) // stride + 1, (width - field) // stride + 1)
         return shape, contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
     patches = patches_on_grid(pixels, field, stride)

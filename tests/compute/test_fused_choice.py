@@ -1,0 +1,41 @@
+"""Which tensors kernels serve, asked without a GPU: tensors are stood for by their place and number type."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from ddsfl.compute import fused
+from ddsfl.compute.fused import can_fuse, has_kernels, plain_path
+
+ON_CUDA = SimpleNamespace(is_cuda=True, dtype=torch.float32)
+
+
+@pytest.fixture
+def triton(monkeypatch):
+    monkeypatch.setattr(fused, "has_triton", lambda: True)
+
+
+def test_kernels_serve_float32_on_cuda_alone(triton):
+    assert has_kernels(ON_CUDA)
+    assert can_fuse(ON_CUDA, 32)
+    assert not can_fuse(ON_CUDA, 33)
+    for other in (
+        SimpleNamespace(is_cuda=False, dtype=torch.float32),
+        SimpleNamespace(is_cuda=True, dtype=torch.float64),
+        SimpleNamespace(is_cuda=True, dtype=torch.float16),
+    ):
+        assert not has_kernels(other)
+        assert not can_fuse(other, 1)
+
+
+def test_nothing_is_served_without_a_compiler_or_on_the_plain_path(triton, monkeypatch):
+    with plain_path():
+        with plain_path():
+            assert not has_kernels(ON_CUDA)
+        assert not has_kernels(ON_CUDA)  # the outer one still holds
+        assert not can_fuse(ON_CUDA, 1)
+    assert has_kernels(ON_CUDA)
+    monkeypatch.setattr(fused, "has_triton", lambda: False)
+    assert not has_kernels(ON_CUDA)
+    assert not can_fuse(ON_CUDA, 1)
