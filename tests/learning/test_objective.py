@@ -1,5 +1,7 @@
 """The whole objective against the oracle's sum, and the order of the steps of Algorithm 1."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -169,3 +171,29 @@ def test_sparsity_visits_patches_spread_evenly_over_all() -> None:
     objective = Objective(weights, X, None, nobody, groups, sparse_patches=4)
     expected = oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6)
     assert float(objective(W).value) == pytest.approx(expected)
+
+
+@pytest.mark.cuda
+def test_tensor_cores_leave_value_and_gradient_as_they_are() -> None:
+    """Products by TF32 err by 2^-11 each; sums over thousands of patches do not."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 64)).astype(np.float32) / 8
+    W = rng.normal(size=(96, 64)).astype(np.float32) / 8
+    membership = np.eye(3, dtype=bool)[np.arange(6000) % 3]
+    arrays = [torch.from_numpy(array) for array in (X, membership, np.arange(6000))]
+    weights = Weights(**{**vars(WEIGHTS), "xi": 0.0})
+    results = []
+    for kind in (torch.float64, torch.float32):
+        patches, *rest = (array.cuda() for array in arrays)
+        objective = Objective(weights, patches.to(kind), None, *rest)
+        filters = torch.from_numpy(W).cuda().to(kind)
+        if not results:
+            sharing = torch.from_numpy(rng.random((3, 96)) < 0.6).cuda()
+            triplets = objective.find_triplets(filters, 5, sharing)
+        signs = {name: getattr(triplets, name).to(kind) for name in ("weights", "signs", "source_signs")}
+        fixed = Fixed(sharing, dataclasses.replace(triplets, **signs))
+        results.append(objective(filters, fixed))
+    (true, slopes, _), (value, gradient, _) = results
+    assert float(value) == pytest.approx(float(true), rel=1e-4)
+    assert float((gradient - slopes).norm() / slopes.norm()) < 1e-3
+    assert torch.get_float32_matmul_precision() == "highest"
