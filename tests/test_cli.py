@@ -126,7 +126,8 @@ def test_inspect_tells_and_draws(ddsfl, model, tmp_path):
 
 
 def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
-    arguments = ["evaluate", scenes, "--train", 2, "--splits", 2, "--out", tmp_path / "cells", *TINY_OPTIONS]
+    arguments = ["evaluate", scenes, "--train", 2, "--splits", 2, "--seed", 3, *TINY_OPTIONS]
+    arguments += ["--out", tmp_path / "cells"]
     code, out, _ = ddsfl(*arguments)
     assert code == 0
     assert "mean" in out
@@ -137,6 +138,8 @@ def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
     for key in ("dataset", "method", "split", "accuracy", "mean_class_accuracy", "per_class_accuracy",
                 "confusion", "settings", "seed", "seconds", "device", "commit"):  # fmt: skip
         assert key in cell, key
+    bank = cell["settings"]["layers"][0]["bank"]
+    assert (cell["dataset"], cell["seed"], bank["n_filters"]) == (scenes.name, 3, 10)
     assert np.sum(cell["confusion"]) == cell["n_test"] == 6
     assert (tmp_path / "cells" / "confusion.png").exists()
     cells[1].unlink()

@@ -33,7 +33,7 @@ from ddsfl.cli_reproduce import add_reproduce
 from ddsfl.console import Console
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.demo import run_demo
-from ddsfl.experiments.evaluation import evaluate_split
+from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split
 from ddsfl.images.folders import find_images, list_images
 from ddsfl.inspection import describe_model, draw_model
 from ddsfl.model import SceneClassifier
@@ -217,23 +217,11 @@ def evaluate(
     chosen = [split.without(set(range(len(found))) - set(labels)) for split in splits_of]
     for split in chosen:
         split.check(labels)
+    recipe, place = Recipe(preset, changed, seed, device), Place(images.name, out)
     cells = []
     for split in chosen:
         console.prefix = f"{split.name}: "
-        cells.append(
-            evaluate_split(
-                pictures,
-                labels,
-                split,
-                preset=preset,
-                changes=changed,
-                seed=seed,
-                device=device,
-                dataset=images.name,
-                folder=out,
-                console=console,
-            )
-        )
+        cells.append(evaluate_split(pictures, labels, split, recipe, place, console))
     Paper().print(cells_table(cells))
     if out is not None and "confusion" in cells[0]:
         draw_confusion(out / "confusion.png", *joined_confusion(cells), f"{images.name}, {preset}")

@@ -3,7 +3,7 @@ import pytest
 
 import ddsfl
 from ddsfl.console import Console
-from ddsfl.experiments.evaluation import evaluate_split, settings_of_cell
+from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split, settings_of_cell
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split
 from ddsfl.presets import preset
@@ -22,11 +22,11 @@ def scenes():
 def found(scenes, tmp_path, capsys):
     """Evaluate once; return a function that tells whether another evaluation takes the kept result."""
 
-    def evaluate(images, labels):
-        console = Console()
-        options = {"preset": "quick", "changes": TINY, "device": "cpu", "folder": tmp_path}
+    def evaluate(images, labels, seed=0):
         images = image_list(images, preset("quick").change(TINY))
-        evaluate_split(images, labels, SPLIT, console=console, **options)
+        recipe = Recipe("quick", TINY, seed, "cpu")
+        cell = evaluate_split(images, labels, SPLIT, recipe, Place("ours", tmp_path), Console())
+        assert (cell["dataset"], cell["method"], cell["seed"]) == ("ours", "quick", seed)
         return "a / b: found from an earlier run" in capsys.readouterr().err
 
     assert not evaluate(*scenes)
@@ -52,6 +52,17 @@ def test_other_labels_are_evaluated_again(scenes, found):
     images, labels = scenes
     labels[0], labels[4] = labels[4], labels[0]
     assert not found(images, labels)
+
+
+def test_another_seed_evaluates_again(scenes, found):
+    assert not found(*scenes, seed=5)
+    assert found(*scenes, seed=5)
+
+
+def test_a_recipe_makes_the_model_that_it_says():
+    model = Recipe("quick", TINY, 5, "cpu", method="ours").model()
+    asked = {"preset": "quick", "changes": TINY, "random_state": 5, "device": "cpu"}
+    assert model.get_params() == asked
 
 
 def test_another_version_evaluates_again(scenes, found, monkeypatch):

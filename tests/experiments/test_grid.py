@@ -40,7 +40,7 @@ def stages(monkeypatch):
 
 def test_cells_are_made_once_and_only_where_missing(scenes, stages):
     lines = []
-    wanted = scenes("sift", "ddsfl-1layer", n_splits=2)
+    wanted = scenes("sift", "ddsfl-1layer", n_splits=2, seed=4)
     run_grid(wanted, report=lines.append)
     assert [line.rpartition(" (")[0].rpartition(" ")[0] for line in lines] == [
         f"sports8 random {split}: {name}" for split in (1, 2) for name in ("sift", "ddsfl-1layer")
@@ -52,7 +52,7 @@ def test_cells_are_made_once_and_only_where_missing(scenes, stages):
     needed = "dataset method split accuracy mean_class_accuracy per_class_accuracy confusion settings seed"
     assert set(f"{needed} seconds device commit n_train n_test".split()) <= set(cell)
     assert (cell["dataset"], cell["method"], cell["split"]) == ("sports8", "sift", "random 2")
-    assert (cell["n_train"], cell["n_test"]) == (4, 4)
+    assert (cell["n_train"], cell["n_test"], cell["seed"]) == (4, 4, 4)
     total = np.zeros((2, 2), int)
     for path in wanted.folder.iterdir():
         cell = json.loads(path.read_text())
@@ -124,9 +124,9 @@ def test_vectors_are_dropped_after_their_last_use(scenes, monkeypatch):
     kept = []
     evaluate_split = grid.evaluate_split
 
-    def watched(*args, shared, **options):
-        cell = evaluate_split(*args, shared=shared, **options)
-        kept.append(len(shared.vectors))
+    def watched(images, labels, split, recipe, place):
+        cell = evaluate_split(images, labels, split, recipe, place)
+        kept.append(len(place.shared.vectors))
         return cell
 
     monkeypatch.setattr(grid, "evaluate_split", watched)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ddsfl.experiments import search
+from ddsfl.experiments.evaluation import Recipe
 from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training_folds
 from ddsfl.model import SceneClassifier
 from ddsfl.presets import preset
@@ -26,8 +27,8 @@ def made_up(monkeypatch):
     """Replace training by a score for the settings; returns what was evaluated."""
     asked = []
 
-    def evaluate(images, labels, split, *, changes, **options):
-        weights = {name: changes[f"layers.bank.{name}"] for name in GRIDS}
+    def evaluate(images, labels, split, recipe, place, console):
+        weights = {name: recipe.changes[f"layers.bank.{name}"] for name in GRIDS}
         asked.append((weights, split.name))
         # lambda1 is best at 0.01; gamma is best at 0.1, but at 1 if lambda1 is not.
         score = 0.5 - abs(weights["lambda1"] - 0.01)
@@ -60,6 +61,19 @@ def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(s
         (name, value) for name, values in GRIDS.items() for value in values
     ]
     assert found.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
+
+
+def test_every_fold_is_trained_by_the_recipe_that_was_asked_for(scenes, tmp_path, monkeypatch):
+    asked = []
+
+    def evaluate(images, labels, split, recipe, place, console):
+        asked.append((recipe, place.shared.folder.name, place.folder))
+        return {"mean_class_accuracy": 0.5}
+
+    monkeypatch.setattr(search, "evaluate_split", evaluate)
+    search_settings(*scenes, tmp_path, changes=TINY, grids={"eta": (0.1,)}, n_folds=2, seed=3, device="cpu")
+    recipe = Recipe("quick", {**TINY, "layers.bank.eta": 0.1}, 3, "cpu")
+    assert asked == [(recipe, "fold1.stages", None), (recipe, "fold2.stages", None)]
 
 
 def test_candidates_are_judged_by_the_mean_of_their_folds():

@@ -56,6 +56,60 @@ class Shared:
     vectors: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained.
+
+    Attributes
+    ----------
+    preset, changes : the settings.
+    seed : of the learning; splits have seeds of their own.
+    method : the name that cells carry; by default that of the preset.
+
+    Examples
+    --------
+    >>> Recipe("quick").name, Recipe("paper", {"layers.bank.eta": 0.0}, method="no sharing").name
+    ('quick', 'no sharing')
+    """
+
+    preset: str
+    changes: Mapping[str, Any] | None = None
+    seed: int = 0
+    device: str | torch.device = "auto"
+    method: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that cells carry."""
+        return self.method or self.preset
+
+    def model(self) -> SceneClassifier:
+        """Return the classifier, not trained yet."""
+        return SceneClassifier(self.preset, changes=self.changes, device=self.device, random_state=self.seed)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which data set is evaluated, and where its results go.
+
+    Attributes
+    ----------
+    dataset : the name that cells carry.
+    folder : of the cells; None keeps nothing.
+    shared : what other methods on this split have computed already.
+    voc : which images are difficult for which class: these are left out as in VOC's development kit.
+    """
+
+    dataset: str = ""
+    folder: Path | None = None
+    shared: Shared | None = None
+    voc: VocTruth | None = None
+
+
+#: No data set of a name, nothing kept, nothing shared.
+NOWHERE = Place()
+
+
 def cell_path(folder: Path, method: str, split: str) -> Path:
     """Return the file of a cell.
 
@@ -88,41 +142,32 @@ def evaluate_split(
     images: ImageList,
     labels: Sequence[Any] | Mapping[int, Any],
     split: Split,
-    *,
-    preset: str,
-    changes: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    device: str | torch.device = "auto",
-    method: str | None = None,
-    dataset: str = "",
-    folder: Path | None = None,
+    recipe: Recipe,
+    place: Place = NOWHERE,
     console: Console | None = None,
-    shared: Shared | None = None,
-    voc: VocTruth | None = None,
 ) -> Cell:
-    """Return the cell of one split, from ``folder`` if the same work left it there already.
+    """Return the cell of one split, from the folder of ``place`` if the same work left it there already.
 
     ``labels`` gives the label of each image that the split names, by its index in ``images``.
-    Images with several labels are scored by mean average precision, others by accuracy. ``voc`` says which
-    images are difficult for which class: these are left out as in VOC's development kit.
+    Images with several labels are scored by mean average precision, others by accuracy.
     """
     console = console or Console(quiet=True)
-    model = SceneClassifier(preset, changes=changes, device=device, random_state=seed)
+    model, shared, voc = recipe.model(), place.shared, place.voc
     used = [*split.train, *split.test]
     like: Cell = {
-        "dataset": dataset,
-        "method": method or preset,
+        "dataset": place.dataset,
+        "method": recipe.name,
         "split": split.name,
         "split_fingerprint": fingerprint(split.train, split.test),
         "pixels": images.subset(used).fingerprint(),
         "labels": fingerprint([labels[index] for index in used]),
         "version": ddsfl.__version__,
         "settings": settings_of_cell(model.settings_in_use()),
-        "seed": seed,
+        "seed": recipe.seed,
     }
     if voc is not None:
         like["truth"] = fingerprint(voc.values[used])
-    path = None if folder is None else cell_path(folder, like["method"], split.name)
+    path = None if place.folder is None else cell_path(place.folder, recipe.name, split.name)
     if path is not None and (found := read_cell(path, like)) is not None:
         console.say(f"{split.name}: found from an earlier run")
         return found
@@ -170,7 +215,7 @@ def evaluate_split(
         # Of each stage as it was computed, here or in a cell that shares it; then what this cell took.
         "seconds": {**model.seconds_, "test": tested - trained},
         "wall_seconds": tested - start,
-        "device": _device_name(device),
+        "device": _device_name(recipe.device),
         "commit": commit,
     }
     if path is not None and own_stages is not None:

@@ -17,6 +17,8 @@ import torch
 from ddsfl.compute.device import drawn_seed
 from ddsfl.experiments.cells import read_cell
 from ddsfl.experiments.evaluation import (
+    Place,
+    Recipe,
     Shared,
     cell_path,
     evaluate_split,
@@ -155,23 +157,12 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
         if truth is None or not truth.secret:
             readable.check(labels)
         shared = Shared(scratch)
+        place = Place(grid.dataset, grid.folder, shared, truth)
         _count_uses(shared, grid, chosen, images, labels, readable)
         for name, settings in chosen.items():
             networks.share(shared, settings, images, labels, readable, drawn_seed(grid.seed))
-            cell = evaluate_split(
-                images,
-                labels,
-                readable,
-                preset="paper",
-                changes=settings.to_json(),
-                seed=grid.seed,
-                device=grid.device,
-                method=name,
-                dataset=grid.dataset,
-                folder=grid.folder,
-                shared=shared,
-                voc=truth,
-            )
+            recipe = Recipe("paper", settings.to_json(), grid.seed, grid.device, method=name)
+            cell = evaluate_split(images, labels, readable, recipe, place)
             score = score_of(cell)
             shown = "files for the server written" if score is None else f"{score:.2f}"
             yield f"{grid.dataset} {split.name}: {name} {shown} ({cell['wall_seconds']:.0f} s)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ from ddsfl.compute.device import make_generator
 from ddsfl.compute.stages import fingerprint
 from ddsfl.console import Console
 from ddsfl.experiments.cells import read_cell, write_cell
-from ddsfl.experiments.evaluation import Shared, evaluate_split
+from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
 from ddsfl.experiments.protocols import Split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.reading import ImageList
 from ddsfl.learning.labels import read_targets
-from ddsfl.model import SceneClassifier
 from ddsfl.settings import Settings
 
 #: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
@@ -95,14 +94,14 @@ def search_settings(
     report : called with each candidate as it is known.
     """
     folds = training_folds(labels, n_folds, seed)
-    given = dict(changes or {})
+    recipe, given = Recipe(preset, seed=seed, device=device), dict(changes or {})
     chosen: dict[str, Any] = {bank_path(parameter): 0.0 for parameter in grids}
     candidates = []
     for parameter, values in grids.items():
         tried = []
         for value in values:
             candidate = {**given, **chosen, bank_path(parameter): value}
-            scores = _scores(images, labels, folds, folder, preset, candidate, seed, device, console)
+            scores = _scores(images, labels, folds, folder, replace(recipe, changes=candidate), console)
             tried.append(Candidate(parameter, value, candidate, scores))
             if report is not None:
                 report(tried[-1])
@@ -141,20 +140,17 @@ def _scores(
     labels: Sequence[Any],
     folds: Sequence[Split],
     folder: Path,
-    preset: str,
-    changes: Mapping[str, Any],
-    seed: int,
-    device: str,
+    recipe: Recipe,
     console: Console | None,
 ) -> tuple[float, ...]:
     """Return the score of a candidate on each fold, from its file if the same work left it there."""
-    settings = SceneClassifier(preset, changes=changes).settings_in_use()
+    settings = recipe.model().settings_in_use()
     like = {
         "settings": settings.to_json(),
         "pixels": images.fingerprint(),
         "labels": fingerprint(list(labels)),
         "folds": [fingerprint(fold.train, fold.test) for fold in folds],
-        "seed": seed,
+        "seed": recipe.seed,
         "version": ddsfl.__version__,
     }
     path = folder / f"candidate.{fingerprint(like)}.json"
@@ -163,21 +159,12 @@ def _scores(
         return tuple(found["scores"])
     scores = []
     for number, fold in enumerate(folds, start=1):
-        cell = evaluate_split(
-            images,
-            labels,
-            fold,
-            preset=preset,
-            changes=changes,
-            seed=seed,
-            device=device,
-            console=console,
-            shared=Shared(folder / f"fold{number}.stages"),
-        )
+        place = Place(shared=Shared(folder / f"fold{number}.stages"))
+        cell = evaluate_split(images, labels, fold, recipe, place, console)
         score = score_of(cell)
         assert score is not None
         scores.append(score)
-    write_cell(path, {**like, "changes": dict(changes), "scores": scores})
+    write_cell(path, {**like, "changes": dict(recipe.changes or {}), "scores": scores})
     for number in range(1, len(folds) + 1):
         _drop_own(folder / f"fold{number}.stages", settings)
     return tuple(scores)
