@@ -52,7 +52,7 @@ def draw_filters(path: PathLike, pictures: Array, title: str, *, caption: str = 
     axes.set_axis_off()
     notes = [f"{count} filters of {height} x {width} pixels, each scaled to its own range; gray is zero."]
     _title(axes, title, " ".join([*notes, caption]).strip())
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], title: str) -> None:
@@ -115,7 +115,7 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
         f"{len(used) - alone - everywhere} by some, {alone} by one alone."
     )
     _title(top, title, caption)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_objective(path: PathLike, values: Array, names: Sequence[str], title: str) -> None:
@@ -147,7 +147,7 @@ def draw_objective(path: PathLike, values: Array, names: Sequence[str], title: s
     if axes.lines:
         axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     _title(axes, title, "Jumps up are where neighbours and sharing were chosen anew.")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str], title: str) -> None:
@@ -183,7 +183,15 @@ def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str],
     seen = totals[:, 0] > 0
     accuracy = float(np.diag(percent)[seen].mean()) if seen.any() else 0.0
     _title(axes, title, f"Percent of each true class; mean class accuracy {accuracy:.1f} %.")
-    _save(figure, path)
+    save_figure(figure, path)
+
+
+def save_figure(figure: Figure, path: PathLike) -> None:
+    """Write a figure as a PNG that appears whole or not at all."""
+    FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)
+    write_whole(Path(path), stream.getvalue())
 
 
 def _row_order(sharing: Array) -> list[int]:
@@ -213,11 +221,3 @@ def _title(axes: Any, title: str, caption: str) -> None:
         color=_QUIET,
     )  # fmt: skip
     axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=26)
-
-
-def _save(figure: Figure, path: PathLike) -> None:
-    """Write the figure as a PNG that appears whole or not at all."""
-    FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)
-    write_whole(Path(path), stream.getvalue())

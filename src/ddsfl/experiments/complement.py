@@ -13,10 +13,11 @@ from rich.text import Text
 
 from ddsfl.compute.stages import fingerprint
 from ddsfl.experiments.cells import Cell
-from ddsfl.experiments.drawing import pipes, save_figure
+from ddsfl.experiments.drawing import pipes
 from ddsfl.experiments.protocols import Split
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.reading import ImageList
+from ddsfl.plots import save_figure
 
 #: As in the paper's figure: two classes each, and so many pictures of one.
 SHOWN_CLASSES, SHOWN_PICTURES = 2, 6

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.table import Column, Table
 from rich.text import Text
 
-from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.results import (
     MISSING,
@@ -28,6 +25,7 @@ from ddsfl.experiments.results import (
     summarise,
 )
 from ddsfl.experiments.tables import BANK_SIZES, TableOfRows, bank_method
+from ddsfl.plots import save_figure
 
 CHANGED = "* made with other settings than the method has now."
 
@@ -237,11 +235,3 @@ def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None
     title = f"Size of the filter bank, {dataset}, {len(common)} split{'s' * (len(common) != 1)}"
     axes.set_title(title, loc="left", fontsize=13, fontweight="bold")
     save_figure(figure, path)
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG that appears whole or not at all."""
-    FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)
-    write_whole(path, stream.getvalue())
