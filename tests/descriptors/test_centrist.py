@@ -6,6 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from ddsfl.descriptors.centrist import CENTRIST, block_statistics, census_transform
 from ddsfl.images.reading import ImageList
+from ddsfl.patches import batching
 from tests.oracles import centrist as oracle
 
 
@@ -77,9 +78,46 @@ def test_histograms_have_zero_mean_and_unit_length_and_flat_blocks_are_zero():
     assert levels[0, 0].tolist() == pytest.approx([50 / 255, 0], abs=1e-6)
 
 
+def unscaled(fitted, images):
+    """The values (B, 31, 42) before they were brought to the range of -1 to 1."""
+    lowest, highest = torch.from_numpy(fitted.lowest_), torch.from_numpy(fitted.highest_)
+    return ((fitted.embed(images) * (highest - lowest) + lowest + highest) / 2).view(len(images), 31, 42)
+
+
+def test_every_value_goes_from_minus_one_to_one_over_the_training_images(fitted):
+    vectors = fitted.embed(IMAGES).numpy()
+    assert np.allclose(vectors.min(axis=0), -1, atol=1e-4)
+    assert np.allclose(vectors.max(axis=0), 1, atol=1e-4)
+    _, levels = block_statistics(IMAGES)
+    means = levels[:, 3, 0].numpy()  # of the fourth block
+    expected = 2 * (means - means.min()) / (means.max() - means.min()) - 1
+    assert np.allclose(vectors.reshape(4, 31, 42)[:, 3, 40], expected, atol=1e-4)
+
+
+def test_ranges_are_those_of_all_batches(fitted, monkeypatch):
+    monkeypatch.setitem(batching.BATCH_PIXELS, "cpu", 1)
+    again = CENTRIST(device="cpu").fit(IMAGES)
+    assert np.allclose(again.lowest_, fitted.lowest_, atol=1e-4)
+    assert np.allclose(again.highest_, fitted.highest_, atol=1e-4)
+
+
+def test_a_new_image_may_leave_the_range(fitted):
+    bright = fitted.embed([torch.full((1, 40, 61), 255, dtype=torch.uint8)]).view(31, 42)
+    assert (bright[:, 40] > 1).all()
+
+
+def test_values_that_never_changed_in_training_are_zero():
+    pictures = [image(40, 52, seed=seed) for seed in range(3)]
+    for picture in pictures:
+        picture[:, :12, :15] = 50  # more than the first block
+    vectors = CENTRIST(device="cpu").fit(pictures).embed([image(40, 52, seed=9), *pictures])
+    assert torch.equal(vectors[:, :42], torch.zeros(4, 42))
+    assert (vectors[:, 42:].abs() > 0).float().mean() > 0.9
+
+
 def test_what_is_added_to_all_levels_changes_the_means_only(fitted):
     dark = image(40, 52, levels=100)
-    vectors = fitted.embed([dark, dark + 90]).view(2, 31, 42)
+    vectors = unscaled(fitted, [dark, dark + 90])
     assert torch.allclose(vectors[0, :, :40], vectors[1, :, :40], atol=1e-5)
     assert torch.allclose(vectors[1, :, 40] - vectors[0, :, 40], torch.full((31,), 90 / 255), atol=1e-5)
     assert torch.allclose(vectors[0, :, 41], vectors[1, :, 41], atol=1e-5)
@@ -90,7 +128,7 @@ def test_the_axes_are_those_of_all_blocks_of_all_images(fitted):
     pca = PCA(40, svd_solver="full").fit(histograms.astype(np.float64))
     assert np.allclose(fitted.mean_, pca.mean_, atol=1e-6)
     assert np.allclose(np.abs(np.sum(fitted.axes_ * pca.components_, axis=1)), 1, atol=1e-3)
-    vectors = fitted.embed(IMAGES).view(4 * 31, 42)[:, :40].numpy()
+    vectors = unscaled(fitted, IMAGES).view(4 * 31, 42)[:, :40].numpy()
     assert np.allclose(np.abs(vectors), np.abs(pca.transform(histograms)), atol=1e-3)
 
 
@@ -98,7 +136,7 @@ def test_a_padded_batch_equals_each_image_alone(fitted):
     found = fitted.embed(IMAGES)
     assert found.shape == (4, 1302)
     for row, picture in zip(found, IMAGES):
-        assert torch.allclose(row, fitted.embed([picture])[0], atol=1e-6)
+        assert torch.allclose(row, fitted.embed([picture])[0], atol=1e-4)  # ranges of a few hundredths
     lab = image(40, 40, channels=3)
     assert torch.equal(fitted.embed([lab]), fitted.embed([lab[:1]]))
 
@@ -108,16 +146,18 @@ def test_state_is_what_was_learned(fitted):
     assert {name: (array.shape, array.dtype) for name, array in state.items()} == {
         "mean": ((254,), np.float32),
         "axes": ((40, 254), np.float32),
+        "lowest": ((1302,), np.float32),
+        "highest": ((1302,), np.float32),
     }
     again = CENTRIST(device="cpu").restore(state)
     assert torch.equal(again.embed(IMAGES), fitted.embed(IMAGES))
-    with pytest.raises(ValueError, match=r"'axes': \(40, 254\)\}; expected .*\(20, 254\)"):
+    with pytest.raises(ValueError, match=r"'axes': \(40, 254\), .*; expected .*\(20, 254\)"):
         CENTRIST(20).restore(state)
     with pytest.raises(ValueError, match=r"state holds \{'mean'"):
         CENTRIST().restore({"mean": state["mean"]})
 
 
-def test_use_before_fit_and_too_few_images_are_refused():
+def test_use_before_fit_and_too_few_images_are_refused(fitted):
     with pytest.raises(NotFittedError):
         CENTRIST(device="cpu").embed(IMAGES)
     with pytest.raises(NotFittedError):
@@ -125,7 +165,7 @@ def test_use_before_fit_and_too_few_images_are_refused():
     with pytest.raises(ValueError, match=r"n_components=40 needs more than 1 images .* found 1"):
         CENTRIST(device="cpu").fit(IMAGES[:1])
     with pytest.raises(ValueError, match="images is empty"):
-        CENTRIST(device="cpu").restore({"mean": np.zeros(254), "axes": np.zeros((40, 254))}).embed([])
+        fitted.embed([])
 
 
 def test_fit_reads_lazily_and_reports_progress(fitted):
@@ -133,6 +173,7 @@ def test_fit_reads_lazily_and_reports_progress(fitted):
     lazy = ImageList([picture[0].numpy() for picture in IMAGES])
     again = CENTRIST(device="cpu").fit(lazy, progress=lambda done, total: steps.append((done, total)))
     assert steps[-1] == (4, 4)
+    assert steps.count((4, 4)) == 2  # axes, then ranges
     assert np.allclose(again.axes_, fitted.axes_, atol=1e-4)
 
 

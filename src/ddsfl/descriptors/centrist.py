@@ -1,9 +1,10 @@
 """CENTRIST: histograms of the census transform over a pyramid (Wu and Rehg, PAMI 2011).
 
 The census transform says of each pixel which of its eight neighbours are not brighter. Its histograms keep
-the structure of a scene and drop its contrast. Two things are our reading, because the publication's
-text was not at hand: one set of principal axes serves the histograms of all blocks, and the mean and
-standard deviation that join them are those of the block's gray levels.
+the structure of a scene and drop its contrast. Three things are our reading, because the publication's
+text was not at hand: one set of principal axes serves the histograms of all blocks, the mean and standard
+deviation that join them are those of the block's gray levels, and every value is brought to one range, as
+LIBSVM asks of what it is given (docs/rivals.md).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ LEVELS = ((0, ((4, 4), (3, 4))), (1, ((2, 2), (1, 2))), (2, ((1, 1),)))
 N_BLOCKS = sum(n_blocks**2 for _, grids in LEVELS for n_blocks, _ in grids)
 #: Codes that are counted. 0 and 255, pits and flat places, are left out.
 N_CODES = 254
+#: A value that moves less than this over the training images is rounding, not a range to scale by.
+LEAST_SPAN = 1e-5
 
 #: (row, column) of the neighbours, the highest bit first.
 _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
@@ -41,9 +44,11 @@ class CENTRIST(BaseEstimator):
     """Census transform histograms of 31 blocks, 42 values each: 1,302 values an image.
 
     A block gives its histogram (zero mean, unit length) on the principal axes of such histograms of the
-    training images, then the mean and the standard deviation of its gray levels (from 0 to 1). Blocks
-    come level by level, 25 + 5 + 1, each grid row by row before the moved one. Of colour images the
-    first channel (lightness) counts.
+    training images, then the mean and the standard deviation of its gray levels (from 0 to 1). Each of
+    these values is then scaled so that it goes from -1 to 1 over the training images: the last axes, along
+    which histograms differ little, tell scenes apart as well as the first. Blocks come level by level,
+    25 + 5 + 1, each grid row by row before the moved one. Of colour images the first channel (lightness)
+    counts.
 
     Parameters
     ----------
@@ -54,6 +59,8 @@ class CENTRIST(BaseEstimator):
     ----------
     mean_ : (254,) mean of the training images' histograms.
     axes_ : (n_components, 254) their principal axes.
+    lowest_, highest_ : (31 * (n_components + 2),) least and greatest of each value on the training images;
+        one that never changed there is always 0 after scaling.
 
     Examples
     --------
@@ -81,30 +88,53 @@ class CENTRIST(BaseEstimator):
             histograms, _ = block_statistics(group, device)
             moments.update(histograms.flatten(0, 1))
         principal = principal_axes(moments, self.n_components)
-        return self.restore({"mean": as_numpy(principal.mean), "axes": as_numpy(principal.axes)})
+        mean, axes = (array.to(torch.float32) for array in (principal.mean, principal.axes))
+        lows, highs = [], []
+        for _, group in image_batches(images, device, progress):
+            low, high = _block_values(group, mean, axes).aminmax(dim=0)
+            lows.append(low)
+            highs.append(high)
+        lowest, highest = torch.stack(lows).amin(dim=0), torch.stack(highs).amax(dim=0)
+        learned = {"mean": mean, "axes": axes, "lowest": lowest, "highest": highest}
+        return self.restore({name: as_numpy(array) for name, array in learned.items()})
 
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, 31 * (n_components + 2)) of uint8 images (channels, height, width)."""
         check_is_fitted(self, "axes_")
         device = resolve_device(self.device)
         mean, axes = as_tensor(self.mean_, device), as_tensor(self.axes_, device)
-        histograms, levels = block_statistics(images, device)
-        return torch.cat([(histograms - mean) @ axes.T, levels], dim=2).flatten(1)
+        lowest, highest = as_tensor(self.lowest_, device), as_tensor(self.highest_, device)
+        span = highest - lowest
+        scaled = (2 * _block_values(images, mean, axes) - lowest - highest) / span.clamp(min=LEAST_SPAN)
+        return scaled * (span > LEAST_SPAN)
 
     def state(self) -> Arrays:
         """Return what was learned, as arrays for a file."""
         check_is_fitted(self, "axes_")
-        return {"mean": self.mean_, "axes": self.axes_}
+        return {"mean": self.mean_, "axes": self.axes_, "lowest": self.lowest_, "highest": self.highest_}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> CENTRIST:
         """Take what `state` returned as learned."""
-        expected = {"mean": (N_CODES,), "axes": (self.n_components, N_CODES)}
+        width = (N_BLOCKS * (self.n_components + 2),)
+        expected = {
+            "mean": (N_CODES,),
+            "axes": (self.n_components, N_CODES),
+            "lowest": width,
+            "highest": width,
+        }
         found = {name: as_tensor(state[name], dtype=torch.float32) for name in expected if name in state}
         shapes = {name: tuple(array.shape) for name, array in found.items()}
         if shapes != expected:
             raise ValueError(f"state holds {shapes}; expected {expected}.")
         self.mean_, self.axes_ = as_numpy(found["mean"]), as_numpy(found["axes"])
+        self.lowest_, self.highest_ = as_numpy(found["lowest"]), as_numpy(found["highest"])
         return self
+
+
+def _block_values(images: Sequence[Tensor], mean: Tensor, axes: Tensor) -> Tensor:
+    """Return all blocks' values, not yet scaled: (B, 31 * (components + 2))."""
+    histograms, levels = block_statistics(images, mean.device)
+    return torch.cat([(histograms - mean) @ axes.T, levels], dim=2).flatten(1)
 
 
 def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
