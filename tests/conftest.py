@@ -19,6 +19,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="no ../shared/data"))
 
 
+@pytest.fixture
+def ddsfl(capsys, monkeypatch):
+    """The program on a wide screen: called with arguments, it returns exit code, output and errors."""
+    from tests.program import run_program  # which loads all of the library: only where it is run
+
+    monkeypatch.setenv("COLUMNS", "400")
+
+    def run(*arguments):
+        code = run_program(*arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder with real image sets and networks; tests that use it are marked ``data``."""

@@ -13,26 +13,9 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 
-from ddsfl import cli
 from ddsfl.model import SceneClassifier
+from tests.program import run_program
 from tests.tiny import TINY_OPTIONS, write_scenes
-
-
-def run(capsys, monkeypatch, *arguments):
-    """Run a command in this process; return its exit code, standard output and standard error."""
-    monkeypatch.setattr(sys, "argv", ["ddsfl", *map(str, arguments)])
-    try:
-        cli.main()
-        code = 0
-    except SystemExit as end:
-        code = end.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-@pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    return lambda *arguments: run(capsys, monkeypatch, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +28,7 @@ def scenes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(scenes, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m.safetensors"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["ddsfl", "train", str(scenes), "--out", str(path), *TINY_OPTIONS])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-    assert not end.value.code
+    assert run_program("train", scenes, "--out", path, *TINY_OPTIONS) == 0
     return path
 
 

@@ -2,27 +2,19 @@
 
 import hashlib
 import io
-import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from ddsfl import cli
 from ddsfl.experiments.datasets import DATASETS, RemoteFile
 from tests.experiments.server import serving
 
 
 @pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ddsfl", "datasets", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        captured = capsys.readouterr()
-        return end.value.code or 0, captured.out, captured.err
-
-    return run
+def datasets(ddsfl):
+    return partial(ddsfl, "datasets")
 
 
 @pytest.fixture
@@ -42,9 +34,9 @@ def server(monkeypatch):
         yield scripted
 
 
-def test_list_shows_every_set_with_its_home_and_licence(ddsfl, monkeypatch):
+def test_list_shows_every_set_with_its_home_and_licence(datasets, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    code, out, err = ddsfl("list")
+    code, out, err = datasets("list")
     assert (code, err) == (0, "")
     for name, one in DATASETS.items():
         assert name in out
@@ -52,27 +44,27 @@ def test_list_shows_every_set_with_its_home_and_licence(ddsfl, monkeypatch):
         assert one.licence in out
 
 
-def test_list_cuts_no_address_on_a_narrow_screen(ddsfl, monkeypatch):
+def test_list_cuts_no_address_on_a_narrow_screen(datasets, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    _, out, _ = ddsfl("list")
+    _, out, _ = datasets("list")
     assert "…" not in out
 
 
-def test_get_fetches_unpacks_and_checks(ddsfl, server, tmp_path):
+def test_get_fetches_unpacks_and_checks(datasets, server, tmp_path):
     server.script = ["break"]
-    code, out, err = ddsfl("get", "scene15", "--to", tmp_path / "new" / "scenes")
+    code, out, err = datasets("get", "scene15", "--to", tmp_path / "new" / "scenes")
     assert (code, out) == (0, "")
     assert "licence:" in err
     assert "scenes.zip (MiB)" in err
     assert "scene15 is whole" in err
     assert "SHA-256" not in err
     assert (tmp_path / "new" / "scenes" / "PARoffice" / "2.jpg").exists()
-    assert ddsfl("get", "scene15", "--to", tmp_path / "new" / "scenes", "--quiet") == (0, "", "")
+    assert datasets("get", "scene15", "--to", tmp_path / "new" / "scenes", "--quiet") == (0, "", "")
     assert len(server.requests) == 2
 
 
-def test_get_prints_the_digest_that_nobody_published(ddsfl, server, tmp_path):
-    code, _, err = ddsfl("get", "plain", "--to", tmp_path)
+def test_get_prints_the_digest_that_nobody_published(datasets, server, tmp_path):
+    code, _, err = datasets("get", "plain", "--to", tmp_path)
     assert code == 0
     assert (
         f"no digest of scenes.zip is published; found SHA-256 {hashlib.sha256(server.body).hexdigest()}"
@@ -80,34 +72,34 @@ def test_get_prints_the_digest_that_nobody_published(ddsfl, server, tmp_path):
     )
 
 
-def test_get_ends_with_a_sentence_when_the_file_does_not_come(ddsfl, server, tmp_path):
+def test_get_ends_with_a_sentence_when_the_file_does_not_come(datasets, server, tmp_path):
     server.script = [404]
-    code, _, err = ddsfl("get", "scene15", "--to", tmp_path, "--quiet")
+    code, _, err = datasets("get", "scene15", "--to", tmp_path, "--quiet")
     assert code == 1
     assert err == f"ddsfl: scenes.zip could not be fetched. {server.address}: HTTP 404 (Not Found).\n"
 
 
-def test_get_says_which_file_to_put_where(ddsfl, tmp_path):
-    code, _, err = ddsfl("get", "sports8", "--to", tmp_path)
+def test_get_says_which_file_to_put_where(datasets, tmp_path):
+    code, _, err = datasets("get", "sports8", "--to", tmp_path)
     assert code == 1
     assert f"cannot be fetched: put it into {tmp_path} as CLASS/*.jpg" in err
 
 
-def test_check_lists_what_is_missing_with_exit_code_1(ddsfl, server, tmp_path):
-    ddsfl("get", "scene15", "--to", tmp_path)
-    assert ddsfl("check", "scene15", tmp_path) == (0, "", f"{tmp_path}: scene15 is whole\n")
-    assert ddsfl("check", "scene15", tmp_path, "--quiet") == (0, "", "")
+def test_check_lists_what_is_missing_with_exit_code_1(datasets, server, tmp_path):
+    datasets("get", "scene15", "--to", tmp_path)
+    assert datasets("check", "scene15", tmp_path) == (0, "", f"{tmp_path}: scene15 is whole\n")
+    assert datasets("check", "scene15", tmp_path, "--quiet") == (0, "", "")
     (tmp_path / "PARoffice" / "1.jpg").unlink()
     (tmp_path / "MITcoast" / "1.jpg").unlink()
-    code, out, err = ddsfl("check", "scene15", tmp_path, "--quiet")
+    code, out, err = datasets("check", "scene15", tmp_path, "--quiet")
     assert (code, out) == (1, "")
     assert "one label only" in err
     (tmp_path / "MITcoast" / "1.jpg").write_bytes(b"x")
-    assert "class 'Office' has 1 images; expected 2." in ddsfl("check", "scene15", tmp_path)[2]
+    assert "class 'Office' has 1 images; expected 2." in datasets("check", "scene15", tmp_path)[2]
 
 
-def test_unknown_sets_are_named(ddsfl, tmp_path):
+def test_unknown_sets_are_named(datasets, tmp_path):
     for arguments in (("get", "scene16", "--to", tmp_path), ("check", "scene16", tmp_path)):
-        code, _, err = ddsfl(*arguments)
+        code, _, err = datasets(*arguments)
         assert code == 1
         assert "ddsfl: there is no data set 'scene16'; expected one of scene15" in err

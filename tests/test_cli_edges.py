@@ -11,17 +11,11 @@ import pytest
 
 from ddsfl import cli, cli_encode
 from ddsfl.model import SceneClassifier
-from tests.test_cli import run
+from tests.program import run_program
 from tests.tiny import TINY_OPTIONS, write_scenes
 
 #: Rich would take the first for a style and would fail at the second.
 ODD_CLASSES = ["sea [edited]", "a[/b]", ":smile:"]
-
-
-@pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    return lambda *arguments: run(capsys, monkeypatch, *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +32,7 @@ def scenes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(scenes):
     path = scenes / "m"
-    with pytest.MonkeyPatch.context() as patch:
-        arguments = ["train", scenes / "list.csv", "--out", path, *TINY_OPTIONS]
-        patch.setattr(sys, "argv", ["ddsfl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-    assert not end.value.code
+    assert run_program("train", scenes / "list.csv", "--out", path, *TINY_OPTIONS) == 0
     return path
 
 

@@ -7,16 +7,10 @@ from ddsfl.descriptors.deep import OnnxFeatures
 from ddsfl.descriptors.table import TableFeatures
 from ddsfl.images.folders import list_images
 from tests.descriptors.test_deep import tiny_network
-from tests.test_cli import run
 from tests.tiny import write_scenes
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
-
-
-@pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    return lambda *arguments: run(capsys, monkeypatch, *arguments)
 
 
 @pytest.fixture(scope="module")

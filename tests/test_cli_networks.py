@@ -7,15 +7,8 @@ import pytest
 
 from ddsfl.images.folders import list_images
 from tests.descriptors.test_deep import WEIGHTS, tiny_network
-from tests.test_cli import run
 from tests.test_fusion_model import SIFT, SOURCES, model_of
 from tests.tiny import tiny_scenes, write_scenes
-
-
-@pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
-    return lambda *arguments: run(capsys, monkeypatch, *arguments)
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """`ddsfl reproduce` and `ddsfl search` as people run them."""
 
 import json
-import sys
 
 import pytest
 from PIL import Image
 
-from ddsfl import cli
 from ddsfl.experiments import methods
 from ddsfl.experiments.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments.tables import TABLES
@@ -14,20 +12,6 @@ from ddsfl.presets import preset
 from tests.descriptors.test_deep import tiny_network
 from tests.experiments.made_cells import leave_cells
 from tests.tiny import TINY, TINY_OPTIONS, write_scenes
-
-
-@pytest.fixture
-def ddsfl(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "180")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["ddsfl", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        captured = capsys.readouterr()
-        return end.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture
