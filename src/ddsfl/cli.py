@@ -21,13 +21,23 @@ from rich.text import Text
 from ddsfl.cli_datasets import add_datasets
 from ddsfl.cli_encode import add_encode
 from ddsfl.cli_inputs import (
-    Network,
     changed_settings,
     check_writable,
     chosen_splits,
     load_model,
     read_pictures,
     read_set,
+)
+from ddsfl.cli_options import (
+    Changes,
+    Command,
+    Device,
+    Network,
+    Pictures,
+    Preset,
+    Quiet,
+    Seed,
+    Strict,
 )
 from ddsfl.cli_reproduce import add_reproduce
 from ddsfl.console import Console
@@ -38,7 +48,6 @@ from ddsfl.images.folders import find_images, list_images
 from ddsfl.inspection import describe_model, draw_model
 from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_confusion
-from ddsfl.presets import PRESETS
 
 app = typer.Typer(
     help="Learn local image features from small labelled image sets, and classify with them.",
@@ -46,8 +55,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-
-Command = Callable[..., None]
 
 
 def ends_with_a_sentence(*, continues: bool = False) -> Callable[[Command], Command]:
@@ -79,18 +86,6 @@ def ends_with_a_sentence(*, continues: bool = False) -> Callable[[Command], Comm
 
 Images = Annotated[Path, typer.Argument(help="A folder of class folders, or a CSV file of path,label.")]
 Model = Annotated[Path, typer.Argument(help="A model file written by `ddsfl train`.")]
-Pictures = Annotated[list[Path], typer.Argument(help="Images, or folders of images.")]
-Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(PRESETS)}.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", metavar="PATH=VALUE", help="Change a setting, e.g. layers.bank.eta=0 (repeatable)."
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")]
 
 
 @app.command()

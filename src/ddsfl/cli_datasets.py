@@ -10,15 +10,13 @@ import typer
 from rich.console import Console as Paper
 from rich.table import Column, Table
 
+from ddsfl.cli_options import Command, Quiet
 from ddsfl.console import Console
 from ddsfl.experiments.dataset_folders import check_dataset
 from ddsfl.experiments.datasets import DATASETS, dataset
 from ddsfl.experiments.downloads import get_dataset
 
 Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
-
-Command = Callable[..., None]
 
 
 def add_datasets(app: typer.Typer, ends: Callable[[Command], Command]) -> None:

@@ -12,14 +12,13 @@ import numpy as np
 import typer
 
 from ddsfl.blocks import Block
-from ddsfl.cli_inputs import Network, check_writable, load_model, read_pictures
+from ddsfl.cli_inputs import check_writable, load_model, read_pictures
+from ddsfl.cli_options import Command, Device, Network, Pictures, Quiet, Strict
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.descriptors.deep import OnnxFeatures
 from ddsfl.images.folders import list_images
 from ddsfl.settings import Settings
-
-Command = Callable[..., None]
 
 
 def add_encode(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
@@ -29,12 +28,12 @@ def add_encode(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
 
 def encode(
     model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
-    images: Annotated[list[Path], typer.Argument(help="Images, or folders of images.")],
+    images: Pictures,
     out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
     network: Network = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show problems only.")] = False,
+    device: Device = "auto",
+    strict: Strict = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the vectors of images, for any other tool: one row an image, in the order of the paths.
 

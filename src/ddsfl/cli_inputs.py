@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -18,14 +18,6 @@ from ddsfl.model import SceneClassifier
 from ddsfl.networks import check_networks
 from ddsfl.presets import preset
 from ddsfl.settings import Settings, image_list
-
-#: Where the files of a model's blocks are now, for every command that computes vectors with it.
-Network = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=FILE", help="Where the file of a network or table of the model is now (repeatable)."
-    ),
-]
 
 
 def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:

@@ -11,7 +11,8 @@ import typer
 from rich.console import Console as Paper
 
 from ddsfl.cli_inputs import network_files
-from ddsfl.cli_search import Device, Quiet, search
+from ddsfl.cli_options import Command, Device, QuietTable
+from ddsfl.cli_search import search
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
 from ddsfl.experiments.complement import complement, draw_examples
@@ -30,8 +31,6 @@ from ddsfl.experiments.report import complement_parts, write_report
 from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, read_cells
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
 from ddsfl.images.reading import ImageList
-
-Command = Callable[..., None]
 
 
 def add_reproduce(app: typer.Typer, ends: Callable[..., Callable[[Command], Command]]) -> None:
@@ -60,7 +59,7 @@ def reproduce(
     device: Device = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the learning; splits have their own.")] = 0,
     scratch: Annotated[Path | None, typer.Option(help="Folder for stages, some GB.")] = None,
-    quiet: Quiet = False,
+    quiet: QuietTable = False,
 ) -> None:
     """Draw a table or figure of the paper, ours beside theirs, from finished cells.
 

@@ -11,30 +11,25 @@ from rich.console import Console as Paper
 from rich.table import Table
 
 from ddsfl.cli_inputs import changed_settings, read_set
+from ddsfl.cli_options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.console import Console
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import find_images
-from ddsfl.presets import PRESETS
-
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]
 
 
 def search(
     images: Annotated[Path, typer.Argument(help="Training images: class folders, or a CSV of path,label.")],
     out: Annotated[Path, typer.Option(help="Folder for the candidates, which the same command takes up.")],
-    preset: Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(PRESETS)}.")] = "quick",
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change a setting (repeatable).")
-    ] = None,
+    preset: Preset = "quick",
+    changes: Changes = None,
     tries: Annotated[
         list[str] | None,
         typer.Option("--try", metavar="NAME=A,B,...", help=f"Values of one of {', '.join(GRIDS)}."),
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn.")] = 0,
+    seed: Seed = 0,
     device: Device = "auto",
-    quiet: Quiet = False,
+    quiet: QuietTable = False,
 ) -> None:
     """Choose xi, lambda1, gamma, lambda2 and eta one after another, by cross-validation on images.
 
