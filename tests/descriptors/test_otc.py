@@ -27,7 +27,8 @@ def test_every_strip_is_a_mean_over_pixels():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_patch_equals_the_loops(channels):
+def test_every_patch_equals_the_loops(channels, monkeypatch):
+    monkeypatch.setattr("ddsfl.descriptors.otc.H_BIN", 0.05)  # the one of the loops
     picture = image(26, 31, channels)
     found = describe([picture], n_scales=1, step=4)
     pixels = picture.permute(1, 2, 0).numpy() / 255
@@ -43,8 +44,8 @@ def test_a_step_of_light_from_left_to_right_by_hand():
     values = describe([dark_left], n_scales=1).vectors[0]
     across, along = values.view(8, 25)[0], values.view(8, 25)[4]
     bin_value = float(along[12])
-    assert torch.allclose(across[:12] / bin_value * 0.05, torch.eye(12)[6], atol=1e-5)
-    assert torch.allclose(across[13:24] / bin_value * 0.05, torch.eye(11)[5] - torch.eye(11)[6], atol=1e-5)
+    assert torch.allclose(across[:12] / bin_value * 0.0125, torch.eye(12)[6], atol=1e-5)
+    assert torch.allclose(across[13:24] / bin_value * 0.0125, torch.eye(11)[5] - torch.eye(11)[6], atol=1e-5)
     assert torch.allclose(along[:12], torch.zeros(12), atol=1e-6)  # nothing changes downwards
 
 
@@ -56,12 +57,19 @@ def test_light_added_changes_nothing_and_flat_patches_are_all_bin():
     assert flat[:, :12].abs().max() < 1e-4
 
 
+def test_all_constant_bins_together_are_as_long_as_one_of_a_twentieth():
+    curves = torch.zeros(1, 1, 8, 13)
+    curves[0, 0, 0, 6:] = 0.1  # differences 0.1, and 0.1 and -0.1 of these
+    bins = curve_descriptors(curves)[0].view(8, 25)[:, [12, 24]]
+    assert float(bins.norm()) == pytest.approx(0.05 / (3 * 0.1**2 + 0.05**2) ** 0.5)
+
+
 def test_colour_differences_take_the_sign_of_lightness():
     curves = torch.zeros(1, 3, 8, 13)
     curves[0, :, 2, 5:] = torch.tensor([-0.3, 0.4, 0.0])[:, None]
     curves[0, 1, 3, 5:] = 0.2  # colour alone changes: the lightness does not fall
     values = curve_descriptors(curves)[0].view(8, 25)
-    unit = float(values[0, 12]) / 0.05
+    unit = float(values[0, 12]) / 0.0125
     assert values[2, 4] == pytest.approx(-0.5 * unit)
     assert values[3, 4] == pytest.approx(0.2 * unit)
 

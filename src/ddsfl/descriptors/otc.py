@@ -6,8 +6,9 @@ differences and their differences say how the texture changes across the strips.
 Three things are our reading, because the publication's text was not at hand:
 
 - Strips are one pixel wide and centred, so in oblique orientations the corners belong to no strip.
-- Every sequence of differences carries a small constant bin, which makes 200 values. One bin for the whole
-  patch would make 185; then the same products come out of ``H_BIN`` divided by four.
+- Every sequence of differences carries a small constant bin, which makes 200 values. The 16 bins together
+  are as long as the publication's 0.05: one such bin for the whole patch would make 185 values and the same
+  products. With 0.05 in each of them contrast outweighs texture (docs/rivals.md).
 - In colour a difference is the distance of two colours, with the sign of the change in lightness.
 """
 
@@ -38,8 +39,8 @@ FIELD = 13
 #: Orientations, evenly over half a turn: the other half gives the same strips in reverse.
 N_ORIENTATIONS = 8
 #: Value of the constant bins. A patch with texture outweighs it; in a flat patch it takes over, so that
-#: scaling to unit length does not blow up noise.
-H_BIN = 0.05
+#: scaling to unit length does not blow up noise. All of them together have the length 0.05.
+H_BIN = 0.05 / math.sqrt(2 * N_ORIENTATIONS)
 
 
 class OTC(BaseEstimator):
