@@ -22,7 +22,7 @@ from ddsfl.compute.stages import Stages
 from ddsfl.fitting import Fit
 from ddsfl.images.reading import ImageList
 from ddsfl.keys import StageKeys
-from ddsfl.learning.labels import read_targets
+from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.networks import check_networks, find_networks
@@ -122,7 +122,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y holds one class only, {str(self.classes_[0])!r}; expected at least two.")
         seed = drawn_seed(self.random_state)
         self.settings_, self.seed_ = settings, seed
-        membership = targets if self.multilabel_ else np.eye(len(self.classes_), dtype=bool)[targets]
+        membership = indicators(targets, len(self.classes_))
         self.training_ = {
             "fingerprint": images.fingerprint(),
             "n_images": len(images),

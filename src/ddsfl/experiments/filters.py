@@ -19,7 +19,7 @@ from ddsfl.experiments.methods import method
 from ddsfl.fitting import Fit
 from ddsfl.images.reading import ImageList
 from ddsfl.keys import StageKeys
-from ddsfl.learning.labels import read_targets
+from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.plots import draw_filters
 
 #: The methods of the paper's figure, by the titles of their pictures.
@@ -36,8 +36,8 @@ def learn_filters(grid: Grid, name: str) -> Array:
     images = ImageList(found.paths, colour=colour, max_side=max_side, min_side=min_side)
     split, labels = readable_split(images, splits[0], found.labels)
     train = images.subset(split.train)
-    classes, targets, multilabel = read_targets([labels[index] for index in split.train])
-    membership = targets if multilabel else np.eye(len(classes), dtype=bool)[targets]
+    classes, targets, _ = read_targets([labels[index] for index in split.train])
+    membership = indicators(targets, len(classes))
     seed = drawn_seed(grid.seed)
     stages = Stages(grid.scratch, key=StageKeys(settings, train, targets, seed, {}, ddsfl.__version__))
     fit = Fit(settings, train, targets, membership, seed, grid.device, stages)

@@ -20,7 +20,7 @@ from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
 from ddsfl.experiments.protocols import Split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.reading import ImageList
-from ddsfl.learning.labels import read_targets
+from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.settings import Settings
 
 #: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
@@ -116,8 +116,8 @@ def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split
     >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
     [[0, 2], [1, 3]]
     """
-    classes, targets, multilabel = read_targets(labels)
-    membership = targets if multilabel else np.eye(len(classes), dtype=bool)[targets]
+    classes, targets, _ = read_targets(labels)
+    membership = indicators(targets, len(classes))
     least = int(membership.sum(axis=0).min())
     if not 2 <= n_folds <= least:
         raise ValueError(

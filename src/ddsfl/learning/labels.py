@@ -97,3 +97,14 @@ def read_targets(y: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], bo
         return np.arange(labels.shape[1]), labels.astype(bool), True
     classes, numbers = np.unique(labels, return_inverse=True)
     return classes, numbers, False
+
+
+def indicators(targets: np.ndarray[Any, Any], n_classes: int) -> np.ndarray[Any, Any]:
+    """Return targets, as `read_targets` gives them, as an indicator matrix (n, C), bool.
+
+    >>> indicators(np.array([1, 0]), 3).astype(int)
+    array([[0, 1, 0], [1, 0, 0]])
+    >>> indicators(np.array([[True, True]]), 2)
+    array([[ True,  True]])
+    """
+    return targets if targets.ndim == 2 else np.eye(n_classes, dtype=bool)[targets]
