@@ -72,7 +72,8 @@ class Curvature:
     def _learn_products(self, gradient: Tensor) -> np.ndarray:
         """Return the products of all rows with the gradient; those of new rows are noted, in one transfer."""
         assert self._rows is not None
-        columns = torch.cat([gradient[None], self._rows[self._unknown]])
+        # One by one: a list of numbers as an index would travel to a GPU and wait for it.
+        columns = torch.stack([gradient, *(self._rows[row] for row in self._unknown)])
         found = np.array((self._rows @ columns.T).tolist())
         for column, row in enumerate(self._unknown, start=1):
             self._products[row] = self._products[:, row] = found[:, column]
