@@ -252,7 +252,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             for name, part in found.items():
                 if name not in vectors:
                     vectors[name] = part.new_empty(len(images), part.shape[1])
-                vectors[name][numbers] = part
+                at = torch.tensor(numbers).to(part.device, non_blocking=True)  # does not wait for the GPU
+                vectors[name][at] = part
         return vectors
 
     def _vectors(
