@@ -5,7 +5,7 @@
 FOLDER holds class folders; splits are those of the tables for Scene 15 (100 training images a class, the rest
 test images). Whatever is chosen, C and the width of a kernel, is chosen by cross-validation on the training
 images. Test images are looked at once a row. Step and words are those of OTC; the tables have 3 and 2000,
-which take about an hour a row on one core. docs/rivals.md has the numbers and says what they show.
+which take some ten minutes a row on one core. docs/rivals.md has the numbers and says what they show.
 """
 
 from __future__ import annotations
