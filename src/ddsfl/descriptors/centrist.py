@@ -45,10 +45,9 @@ class CENTRIST(BaseEstimator):
 
     A block gives its histogram (zero mean, unit length) on the principal axes of such histograms of the
     training images, then the mean and the standard deviation of its gray levels (from 0 to 1). Each of
-    these values is then scaled so that it goes from -1 to 1 over the training images: the last axes, along
-    which histograms differ little, tell scenes apart as well as the first. Blocks come level by level,
-    25 + 5 + 1, each grid row by row before the moved one. Of colour images the first channel (lightness)
-    counts.
+    these values is then scaled so that it goes from -1 to 1 over the training images, for otherwise the
+    first axes would drown the last. Blocks come level by level, 25 + 5 + 1, each grid row by row before the
+    moved one. Of colour images the first channel (lightness) counts.
 
     Parameters
     ----------

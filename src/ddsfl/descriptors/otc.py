@@ -7,8 +7,8 @@ Three things are our reading, because the publication's text was not at hand:
 
 - Strips are one pixel wide and centred, so in oblique orientations the corners belong to no strip.
 - Every sequence of differences carries a small constant bin, which makes 200 values. The 16 bins together
-  are as long as the publication's 0.05: one such bin for the whole patch would make 185 values and the same
-  products. With 0.05 in each of them contrast outweighs texture (docs/rivals.md).
+  are as long as one of 0.05: such a bin for the whole patch would make 185 values and the same products.
+  Cross-validation prefers that to 0.05 in each (docs/rivals.md).
 - In colour a difference is the distance of two colours, with the sign of the change in lightness.
 """
 
