@@ -27,8 +27,7 @@ def test_every_strip_is_a_mean_over_pixels():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_every_patch_equals_the_loops(channels, monkeypatch):
-    monkeypatch.setattr("ddsfl.descriptors.otc.H_BIN", 0.05)  # the one of the loops
+def test_every_patch_equals_the_loops(channels):
     picture = image(26, 31, channels)
     found = describe([picture], n_scales=1, step=4)
     pixels = picture.permute(1, 2, 0).numpy() / 255

@@ -30,5 +30,5 @@ def otc(patch):
             length = math.sqrt(((there - here) ** 2).sum())
             gradients.append(-length if there[0] < here[0] else length)
         curvatures = [there - here for here, there in pairwise(gradients)]
-        values += [*gradients, 0.05, *curvatures, 0.05]
+        values += [*gradients, 0.0125, *curvatures, 0.0125]
     return np.array(values) / math.sqrt(sum(value**2 for value in values))
