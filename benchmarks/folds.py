@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.agreement import accuracy
 from ddsfl import SceneClassifier
-from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.compute.stages import write_whole
-from ddsfl.compute.svm import fit_gram
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
@@ -51,17 +50,12 @@ def scores_of(
     model = SceneClassifier(preset, changes=changes, device=device, random_state=0)
     model.fit(images.subset(fold.train), names[fold.train], checkpoints=stages)
     vectors = model.block_vectors(images)
-    classes = np.unique(names)
-    targets = torch.from_numpy(np.where(names[fold.train, None] == classes, 1.0, -1.0))
+    grams = {name: rows @ rows.T for name, rows in vectors.items()}
     scores = {}
-    for count in range(1, len(vectors) + 1):
-        for chosen in itertools.combinations(vectors, count):
-            gram = sum(vectors[name] @ vectors[name][fold.train].T for name in chosen)
-            assert isinstance(gram, torch.Tensor)
-            found = fit_gram(gram[fold.train].contiguous(), targets.to(gram), 10.0)
-            margins = gram[fold.test] @ found.coefficients + found.biases
-            predicted = classes[margins.argmax(1).cpu().numpy()]
-            scores["+".join(chosen)] = 100 * mean_class_accuracy(names[fold.test], predicted)
+    for count in range(1, len(grams) + 1):
+        for chosen in itertools.combinations(grams, count):
+            together = torch.stack([grams[name] for name in chosen]).sum(0)
+            scores["+".join(chosen)] = accuracy(together, names, fold)
     return scores
 
 
@@ -87,11 +81,11 @@ def run_fold(
     for name, changes in candidates.items():
         if name in done and done[name]["changes"] == changes:
             continue
-        start = time.perf_counter()
+        start, commit = time.perf_counter(), current_commit()
         stages = None if scratch is None else scratch / f"fold{number + 1}"
         scores = scores_of(images, labels, fold, preset, changes, device, stages)
         seconds = round(time.perf_counter() - start, 1)
-        done[name] = {"changes": changes, "scores": scores, "seconds": seconds, "commit": current_commit()}
+        done[name] = {"changes": changes, "scores": scores, "seconds": seconds, "commit": commit}
         write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
         shown = ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
         print(f"fold {number + 1}, {name} ({seconds:.0f} s): {shown}", flush=True)

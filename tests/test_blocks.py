@@ -20,6 +20,7 @@ from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.llc import LLC
 from ddsfl.descriptors.gist import GIST
 from ddsfl.descriptors.sift import DenseSIFT
+from ddsfl.fitting import encode_all
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
@@ -189,3 +190,12 @@ def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
     codes = codings[1].encode(torch.cat([here.vectors, there.vectors])).dense(5)
     expected = torch.cat([codes[cell].sum(0) / len(codes[cell]) for cell in (left, ~left)])
     torch.testing.assert_close(vectors[0], expected / expected.norm(), rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_of_all_images_stand_in_their_order(sources, codings):
+    """Batches take images by shape: the narrow one first, the tall one last."""
+    encoder = Encoder(sources, BLOCKS[:1], codings[:1], CPU)
+    assert [numbers for numbers, _ in encoder.encode(IMAGES)] == [[1, 0, 3, 2]]
+    found = encode_all(encoder, IMAGES, None)["llc"]
+    for row, image in zip(found, IMAGES, strict=True):
+        np.testing.assert_allclose(row, encoder.encode_batch([image])[0][0], rtol=1e-4, atol=1e-5)

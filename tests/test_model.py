@@ -72,6 +72,14 @@ def test_order_of_images_in_predict_does_not_matter(fitted):
     np.testing.assert_allclose(fitted.decision_function(mixed), expected, atol=1e-4)
 
 
+def test_vectors_of_blocks_stand_in_the_order_of_the_images(fitted):
+    images = [IMAGES[0], IMAGES[1][:40], IMAGES[2][:, :50]]  # batches take them by shape
+    found = fitted.block_vectors(images)
+    for row, image in enumerate(images):
+        for name, alone in fitted.block_vectors([image]).items():
+            torch.testing.assert_close(found[name][row], alone[0], rtol=1e-4, atol=1e-5)
+
+
 def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     fitted.save(tmp_path / "m.safetensors")
     loaded = SceneClassifier.load(tmp_path / "m.safetensors", device="cpu")

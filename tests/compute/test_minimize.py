@@ -240,6 +240,11 @@ def test_float32_stops_quietly_at_its_own_rounding():
     assert found.n_evaluations < 20
 
 
+def test_a_value_may_be_more_precise_than_the_point():
+    found = minimise(lambda x: Evaluation(((x.double() - 3) ** 2).sum(), 2 * (x - 3)), torch.zeros(2))
+    torch.testing.assert_close(found.point, torch.full((2,), 3.0))
+
+
 def test_one_transfer_an_evaluation_and_one_a_direction(monkeypatch):
     objective, _ = quadratic()
     transfers = 0

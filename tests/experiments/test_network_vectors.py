@@ -47,3 +47,11 @@ def test_vectors_are_those_that_a_model_computes_itself(scenes, tmp_path):
     predicted = model.predict([found.paths[index] for index in split.test])
     assert cell["predicted"].split() == [str(list(model.classes_).index(label)) for label in predicted]
     assert cell["C"] == model.classifier_.C_
+
+
+def test_finished_cells_show_a_network_nothing(scenes, seen, tmp_path):
+    networks = {"net": str(tiny_network(tmp_path / "net.onnx"))}
+    run_grid(scenes("net", networks=networks))
+    seen.clear()
+    run_grid(scenes("net", "sift", networks=networks))
+    assert seen == []

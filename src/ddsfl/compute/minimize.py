@@ -152,8 +152,6 @@ def _evaluate(
         scalars[3:] = [torch.sum(gradient * direction), torch.sum(first_gradient * direction)]
     scalars += list(terms.values())
     on_device = [s.detach().to(point.device).reshape(()) for s in scalars if isinstance(s, Tensor)]
-    if len({s.dtype for s in on_device}) > 1:
-        on_device = [s.to(torch.float64) for s in on_device]
     transferred = iter(torch.stack(on_device).tolist())
     numbers = [next(transferred) if isinstance(s, Tensor) else float(s) for s in scalars]
     row = {"objective": numbers[0], **dict(zip(terms, numbers[5:]))}

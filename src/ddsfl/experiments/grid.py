@@ -109,18 +109,22 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
     say = report or (lambda line: None)
     if not numbers:
         return
-    networks = _networks(grid, found)
-    networks.prepare(grid.settings().values())
+    missing = {name for number in numbers for name in grid.missing(splits[number].name)}
+    wanted = [settings for name, settings in grid.settings().items() if name in missing]
+    networks = _networks(grid, found, wanted)
+    networks.prepare(wanted)
     if jobs == 1 or len(numbers) == 1:
         for number in numbers:
-            for line in run_split(grid, found, splits[number]):
+            for line in run_split(grid, found, splits[number], networks):
                 say(line)
     else:
-        _run_beside_each_other(grid, numbers, jobs, say)
+        _run_beside_each_other(grid, numbers, networks, jobs, say)
     shutil.rmtree(networks.folder, ignore_errors=True)
 
 
-def _run_beside_each_other(grid: Grid, numbers: Sequence[int], jobs: int, say: Report) -> None:
+def _run_beside_each_other(
+    grid: Grid, numbers: Sequence[int], networks: NetworkVectors, jobs: int, say: Report
+) -> None:
     """Run splits in processes of their own, ``jobs`` at a time."""
     context = get_context("spawn")  # CUDA cannot be used again after a fork
     lines: Lines = context.SimpleQueue()
@@ -130,7 +134,7 @@ def _run_beside_each_other(grid: Grid, numbers: Sequence[int], jobs: int, say: R
     with ProcessPoolExecutor(
         n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
     ) as pool:
-        pending = {pool.submit(_run_split_alone, grid, number) for number in numbers}
+        pending = {pool.submit(_run_split_alone, grid, number, networks) for number in numbers}
         try:
             while pending:
                 done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -143,11 +147,10 @@ def _run_beside_each_other(grid: Grid, numbers: Sequence[int], jobs: int, say: R
             raise
 
 
-def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
+def run_split(grid: Grid, found: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
     """Make the missing cells of one split and yield a line on each."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
     truth = grid.read_truth()
-    networks = _networks(grid, found)
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
     # One list of images for all methods that want to see them alike: decoded once.
     for seen in sorted({pixels_of(settings) for settings in wanted.values()}):
@@ -169,10 +172,10 @@ def run_split(grid: Grid, found: ImageSet, split: Split) -> Iterator[str]:
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _networks(grid: Grid, found: ImageSet) -> NetworkVectors:
-    """Return where the vectors of networks are, of all images that can be read."""
+def _networks(grid: Grid, found: ImageSet, wanted: Sequence[Settings]) -> NetworkVectors:
+    """Return where the vectors of networks are, of all images that can be read, if any method wants them."""
     paths: list[Path] = []
-    if any(deep_blocks(settings) for settings in grid.settings().values()):
+    if any(deep_blocks(settings) for settings in wanted):
         gone = {problem.index for problem in ImageList(found.paths).read_all()}
         paths = [path for index, path in enumerate(found.paths) if index not in gone]
     return NetworkVectors(grid.scratch / f"{grid.dataset}.networks", paths, grid.device)
@@ -196,11 +199,11 @@ def _start_process(lines: Lines, n_threads: int) -> None:
     torch.set_num_threads(n_threads)
 
 
-def _run_split_alone(grid: Grid, number: int) -> None:
+def _run_split_alone(grid: Grid, number: int, networks: NetworkVectors) -> None:
     """Make the missing cells of one split in a process of its own."""
     assert _lines is not None
     found, splits = grid.read()
-    for line in run_split(grid, found, splits[number]):
+    for line in run_split(grid, found, splits[number], networks):
         _lines.put(line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +76,15 @@ class NetworkVectors:
                 stages.run(f"{block.name}.vectors", partial(dict, vectors=learned))
             shared.vectors[tests[block.name]] = unit_vectors(as_tensor(tested, where), block.power)
 
+    @cached_property
+    def _contents(self) -> list[str]:
+        return [file_fingerprint(path) for path in self.paths]
+
     def _table(self, settings: Settings, block: Block) -> Arrays:
         """Return the table of a network, computed where it is not stored yet."""
         source = make_source(settings.source(block.source), self.device)
         parameters = {key: value for key, value in settings.source(block.source).items() if key != "path"}
-        contents = [file_fingerprint(path) for path in self.paths]
-        key = [plain(parameters), source.fingerprint(), contents, ddsfl.__version__]
+        key = [plain(parameters), source.fingerprint(), self._contents, ddsfl.__version__]
         return Stages(self.folder, key).run(
             f"{block.source}.all", lambda: {"vectors": source.vectors(self.paths)}
         )
