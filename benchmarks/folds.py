@@ -5,7 +5,8 @@
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
 the preset by path. Folds are the same for all; each has a process of its own and takes the candidates in
 order. What is printed are mean class accuracies at C = 10, the mean over the folds and the difference from
-the first candidate, paired by fold, with its standard error.
+the first candidate, paired by fold, with its standard error. The first column holds all blocks with the last at
+half its weight: a layer that takes away from the others at full weight may add to them there.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def scores_of(
     vectors = model.block_vectors(images)
     grams = {name: rows @ rows.T for name, rows in vectors.items()}
     scores = {}
+    if len(grams) > 1:
+        *others, last = grams.values()
+        scores["last at half"] = accuracy(torch.stack([*others, last / 4]).sum(0), names, fold)
     for count in range(1, len(grams) + 1):
         for chosen in itertools.combinations(grams, count):
             together = torch.stack([grams[name] for name in chosen]).sum(0)
@@ -101,11 +105,13 @@ def report(folds: list[dict[str, Any]]) -> str:
         name: np.array([[fold[name]["scores"].get(key, np.nan) for key in keys] for fold in folds])
         for name in names
     }
-    lines = [f"{'':24}" + "".join(f"{key.replace('layer', ''):>8}" for key in keys) + "   last against first"]
+    lines = [
+        f"{'':24}" + "".join(f"{key.replace('layer', ''):>14}" for key in keys) + "   last against first"
+    ]
     for name in names:
         gain = (table[name] - table[names[0]])[:, -1]
         error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else np.nan
-        means = "".join(f"{value:8.2f}" for value in table[name].mean(0))
+        means = "".join(f"{value:14.2f}" for value in table[name].mean(0))
         lines.append(f"{name:24}{means}   {gain.mean():+.2f} +- {error:.2f}")
     return "\n".join(lines)
 
