@@ -5,8 +5,8 @@
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
 the preset by path. Folds are the same for all; each has a process of its own and takes the candidates in
 order. What is printed are mean class accuracies at C = 10, the mean over the folds and the difference from
-the first candidate, paired by fold, with its standard error. The first column holds all blocks with the last at
-half its weight: a layer that takes away from the others at full weight may add to them there.
+the first candidate, paired by fold, with its standard error. The first column joins all blocks
+with the last at half its weight: a layer that takes away from the others at full weight may add to them there.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def report(folds: list[dict[str, Any]]) -> str:
         gain = (table[name] - table[names[0]])[:, -1]
         error = gain.std(ddof=1) / len(gain) ** 0.5 if len(gain) > 1 else np.nan
         means = "".join(f"{value:14.2f}" for value in table[name].mean(0))
-        lines.append(f"{name:24}{means}   {gain.mean():+.2f} +- {error:.2f}")
+        lines.append(f"{name:28}{means}   {gain.mean():+.2f} +- {error:.2f}")
     return "\n".join(lines)
 
 

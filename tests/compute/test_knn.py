@@ -182,7 +182,7 @@ def test_bad_arguments_are_named():
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.cuda
 def test_cuda_agrees():
     points = draw(11, 3001, 40, torch.float32)
     groups = torch.arange(3001) // 7
