@@ -6,7 +6,7 @@ FOLDER holds class folders of training images alone. Candidates are a JSON objec
 the preset by path. Folds are the same for all; each has a process of its own and takes the candidates in
 order. What is printed are mean class accuracies at C = 10, the mean over the folds and the difference from
 the first candidate, paired by fold, with its standard error. The first column joins all blocks
-with the last at half its weight: a layer that takes away from the others at full weight may add to them there.
+with the last at half its weight: a layer that takes away from the others may add to them there.
 """
 
 from __future__ import annotations
