@@ -35,7 +35,7 @@ SVM = {"C": "cv", "calibrate": True}
 
 #: The paper's structure: 16, 32 and 64 pixels, 6, 5 and 3 scales, steps 3, 6 and 6, 400 filters a layer,
 #: 2,000 words, 1x1 + 2x2 + 4x4 cells. Class terms act in the last layer, whose field is wide enough to tell
-#: classes apart, and the last layer weighs half. Deviations: docs/paper.md.
+#: classes apart. Deviations: docs/paper.md.
 PAPER = Settings(
     layers=(
         Layer(field=16, step=3, n_scales=6, n_components=256, smoothing=0.1, bank=BANK),
@@ -55,7 +55,7 @@ PAPER = Settings(
     blocks=(
         Block("layer1", output=0, coding=LLC),
         Block("layer2", output=1, coding=LLC),
-        Block("layer3", output=2, coding=LLC, weight=0.5),
+        Block("layer3", output=2, coding=LLC),
     ),
     classifier=SVM,
 )

@@ -97,7 +97,7 @@ def test_parts_are_joined_and_what_is_added_is_weighed():
     assert [(block.name, block.weight) for block in found.blocks] == [
         ("layer1", 1.0),
         ("layer2", 1.0),
-        ("layer3", 0.5),
+        ("layer3", 1.0),
         ("net", "cv"),
     ]
     assert found.sources == {"net": {"method": "onnx", "path": "/there/net.onnx"}}
