@@ -1,41 +1,32 @@
 import pytest
 
-from ddsfl.experiments.methods import VARIANTS, method
+from ddsfl.experiments.methods import LEARNING, VARIANTS, method
 from ddsfl.experiments.tables import TABLES, table
-from ddsfl.presets import CLASS_TERMS, preset
+from ddsfl.presets import preset
 from tests.experiments.made_cells import NETWORK_FILES
 
 PAPER = preset("paper")
 
 
-def test_ddsfl_of_three_layers_is_the_preset_of_the_paper():
-    assert method("ddsfl-3layers") == PAPER
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_ddsfl_is_the_preset_of_the_paper_cut_to_its_layers(number):
+    found = method(f"ddsfl-{number}layers")
+    assert found.layers == PAPER.layers[:number]
+    assert found.blocks == PAPER.blocks[:number]
+    assert (found.classifier, found.colour, found.max_side) == (PAPER.classifier, "gray", 300)
     assert method("ddsfl-1layer") == method("ddsfl-1layers")
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_lower_stack_has_the_class_terms_in_its_own_last_layer(number):
-    found = method(f"ddsfl-{number}layers")
-    assert found.layers[:-1] == PAPER.layers[: number - 1]
-    assert found.layers[-1].bank == {**PAPER.layers[number - 1].bank, **CLASS_TERMS}
-    assert found.layers[-1].exemplars == PAPER.layers[-1].exemplars
-    assert found.layers[-1].field == PAPER.layers[number - 1].field
-    assert found.blocks == PAPER.blocks[:number]
-    assert (found.classifier, found.colour, found.max_side) == (PAPER.classifier, "gray", 300)
-
-
-def test_rica_is_ddsfl_without_class_terms_and_with_as_many_steps():
-    found = method("rica-3layers")
-    assert found.layers[:2] == PAPER.layers[:2]
-    assert found.layers[2].bank == {**PAPER.layers[2].bank, "gamma": 0.0, "eta": 0.0, "max_iter": 650}
-    bank = PAPER.layers[2].bank
-    assert bank["max_iter"] + bank["rounds"] * bank["round_iter"] == 650
-    assert found.blocks == PAPER.blocks
-
-
-def test_random_filters_take_no_step():
-    for layer, paper in zip(method("random-3layers").layers, PAPER.layers):
-        assert layer.bank == {**paper.bank, "gamma": 0.0, "eta": 0.0, "max_iter": 0}
+def test_random_and_rica_differ_from_ddsfl_in_what_learns_alone():
+    # RICA takes as many steps as DDSFL in all, 400 and five rounds of 50.
+    rica = {"gamma": 0.0, "eta": 0.0, "max_iter": 650}
+    for kind, expected in (("rica", rica), ("random", dict(LEARNING["random"]))):
+        found = method(f"{kind}-3layers")
+        for layer, paper in zip(found.layers, PAPER.layers):
+            assert layer.bank == {**paper.bank, **expected}
+            assert layer.exemplars == paper.exemplars
+        assert found.blocks == PAPER.blocks
+    assert method("random-1layer").layers[0].bank["max_iter"] == 0
 
 
 @pytest.mark.parametrize(
@@ -43,37 +34,29 @@ def test_random_filters_take_no_step():
     [
         ("sharing", {"eta": 0.0}),
         ("sharing-alone", {"eta": 0.0, "reconstruction": 0.0, "lambda1": 0.0}),
+        ("as-printed", {"margin": 1.0, "eta": 1.0}),
+        ("d128", {"n_filters": 128}),
     ],
 )
-def test_variants_of_the_terms_change_the_last_layer(variant, expected):
+def test_variants_change_the_banks_they_name(variant, expected):
     whole, changed = method("ddsfl-2layers"), method(f"ddsfl-2layers:{variant}")
-    assert changed.layers[0] == whole.layers[0]
-    assert changed.layers[1].bank == {**whole.layers[1].bank, **expected}
-    assert changed.layers[1].exemplars == whole.layers[1].exemplars
+    for layer, before in zip(changed.layers, whole.layers):
+        assert layer.bank == {**before.bank, **expected}
+        assert layer.exemplars == before.exemplars
     assert changed.blocks == whole.blocks
 
 
-@pytest.mark.parametrize(
-    ("variant", "eta", "margin"), [("everywhere", 0.005, 0.05), ("as-printed", 1.0, 1.0)]
-)
-def test_class_terms_in_every_layer(variant, eta, margin):
-    found = method(f"ddsfl-3layers:{variant}")
-    for layer, paper in zip(found.layers, PAPER.layers):
-        expected = {"gamma": 0.03, "eta": eta, "margin": margin, "max_iter": 400}
-        assert layer.bank == {**paper.bank, **expected}
-        assert layer.exemplars == {"method": "nearest", "fraction": 0.1}
-
-
-def test_sizes_change_every_bank():
-    whole, changed = method("ddsfl-2layers"), method("ddsfl-2layers:d128")
-    for layer, before in zip(changed.layers, whole.layers):
-        assert layer.bank == {**before.bank, "n_filters": 128}
+def test_class_terms_in_the_third_layer_alone():
+    found, rica = method("ddsfl-3layers:third-alone"), method("rica-3layers")
+    assert found.layers[:2] == rica.layers[:2]
+    assert found.layers[2].bank == {**PAPER.layers[2].bank, "gamma": 0.01, "eta": 0.02}
+    assert found.layers[2].exemplars == {"method": "nearest", "fraction": 0.3}
 
 
 def test_variants_of_exemplars_coding_and_colour():
     assert method("ddsfl-2layers:svm").layers[1].exemplars == {"method": "svm"}
-    blind = method("ddsfl-2layers:any-patches").layers[1].exemplars
-    assert blind == {"method": "random", "fraction": PAPER.layers[-1].exemplars["fraction"]}
+    blind = method("ddsfl-2layers:any-patches").layers[0].exemplars
+    assert blind == {"method": "random", "fraction": 0.1}
     assert method("ddsfl-2layers:lab").colour == "lab"
     assert method("ddsfl-1layer").blocks[0].coding["method"] == "llc"
     average = method("ddsfl-1layer:llc-average").blocks[0]

@@ -14,47 +14,38 @@ from typing import Any
 
 from ddsfl.blocks import Block
 from ddsfl.descriptors.registry import METHODS as DESCRIPTORS
-from ddsfl.presets import BANK, CLASS_TERMS, EXEMPLARS, LLC, PRESETS, preset
+from ddsfl.presets import BANK, LLC, PRESETS, preset
 from ddsfl.settings import Settings
 
 #: Where the files of networks are, by the name that methods call them.
 NetworkFiles = Mapping[str, str | os.PathLike[str]]
 
-#: What learns the filters: values by path, where "last" stands for the last layer of the stack. RICA takes
-#: as many steps as DDSFL in all: steps alone are worth more than most settings.
-_RICA = {"layers.bank.gamma": 0.0, "layers.bank.eta": 0.0, "layers.bank.max_iter": BANK["max_iter"]}
+#: What learns the filters: changes of every layer's bank. RICA takes as many steps as DDSFL in all: steps
+#: alone are worth more than most settings.
+_RICA = {"gamma": 0.0, "eta": 0.0, "max_iter": BANK["max_iter"] + BANK["rounds"] * BANK["round_iter"]}
 LEARNING: Mapping[str, Mapping[str, Any]] = {
-    "random": {**_RICA, "layers.bank.max_iter": 0},
+    "random": {"gamma": 0.0, "eta": 0.0, "max_iter": 0},
     "rica": _RICA,
-    "ddsfl": {
-        **_RICA,
-        **{f"layers.last.bank.{key}": value for key, value in CLASS_TERMS.items()},
-        "layers.last.exemplars": EXEMPLARS,
-    },
+    "ddsfl": {},
 }
 
-#: Class terms in every layer, from 10 % of the patches as the paper has them.
-_EVERYWHERE: Mapping[str, Any] = {
-    "layers.bank.max_iter": CLASS_TERMS["max_iter"],
-    "layers.exemplars": {"method": "nearest", "fraction": 0.1},
-}
-
-#: What a row of an ablation changes then.
+#: What a row of an ablation changes: values by path.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "sharing": {"layers.last.bank.eta": 0.0},
+    "sharing": {"layers.bank.eta": 0.0},
     "sharing-alone": {
-        "layers.last.bank.eta": 0.0,
-        "layers.last.bank.reconstruction": 0.0,
-        "layers.last.bank.lambda1": 0.0,
+        "layers.bank.eta": 0.0,
+        "layers.bank.reconstruction": 0.0,
+        "layers.bank.lambda1": 0.0,
     },
-    "any-patches": {"layers.last.exemplars": {"method": "random", "fraction": EXEMPLARS["fraction"]}},
-    "svm": {"layers.last.exemplars": {"method": "svm"}},
-    "everywhere": {**_EVERYWHERE, "layers.bank.gamma": 0.03, "layers.bank.eta": 0.005},
-    "as-printed": {
-        **_EVERYWHERE,
-        "layers.bank.gamma": 0.03,
-        "layers.bank.eta": 1.0,
-        "layers.bank.margin": 1.0,
+    "any-patches": {"layers.exemplars": {"method": "random", "fraction": 0.1}},
+    "svm": {"layers.exemplars": {"method": "svm"}},
+    "as-printed": {"layers.bank.margin": 1.0, "layers.bank.eta": 1.0},
+    # RICA below, class terms in the third layer alone: the best of many settings on folds of training images
+    "third-alone": {
+        **{f"layers.{lower}.bank.{key}": value for lower in (0, 1) for key, value in _RICA.items()},
+        "layers.2.bank.gamma": 0.01,
+        "layers.2.bank.eta": 0.02,
+        "layers.2.exemplars": {"method": "nearest", "fraction": 0.3},
     },
     "llc-average": {"blocks.pooling": "average"},
     "vq-max": {"blocks.coding": {"method": "vq", "n_words": LLC["n_words"]}},
@@ -121,19 +112,14 @@ def _part(name: str, networks: NetworkFiles) -> Settings:
 def _learned(kind: str, n_layers: int, variant: str | None) -> Settings:
     whole = preset("paper")
     settings = dataclasses.replace(whole, layers=whole.layers[:n_layers], blocks=whole.blocks[:n_layers])
-    changes: Mapping[str, Any] = {}
+    changes = {f"layers.bank.{key}": value for key, value in LEARNING[kind].items()}
     if variant is not None and re.fullmatch(r"d\d+", variant):
-        changes = {"layers.bank.n_filters": int(variant[1:])}
+        changes["layers.bank.n_filters"] = int(variant[1:])
     elif variant is not None:
         if variant not in VARIANTS:
             raise ValueError(f"variant {variant!r} is unknown; expected dN or one of {', '.join(VARIANTS)}.")
-        changes = VARIANTS[variant]
-    for step in (LEARNING[kind], changes):
-        last = f"layers.{n_layers - 1}."
-        settings = settings.change(
-            {path.replace("layers.last.", last): value for path, value in step.items()}
-        )
-    return settings
+        changes |= VARIANTS[variant]
+    return settings.change(changes)
 
 
 def _single(block: Block, sources: Mapping[str, Any] | None = None) -> Settings:

@@ -133,63 +133,45 @@ def _voc(networks: Sequence[str]) -> TableOfRows:
 
 def _components(networks: Sequence[str]) -> TableOfRows:
     methods = {
-        "Random": "random-3layers",
-        "L_u": "rica-3layers",
-        "L_u + L_sha": "ddsfl-3layers:sharing",
-        "L_sha": "ddsfl-3layers:sharing-alone",
-        "all, without exemplars": "ddsfl-3layers:any-patches",
-        "all, SVM exemplars": "ddsfl-3layers:svm",
-        "all, NN exemplars": "ddsfl-3layers",
+        "Random": "random-2layers",
+        "L_u": "rica-2layers",
+        "L_u + L_sha": "ddsfl-2layers:sharing",
+        "L_sha": "ddsfl-2layers:sharing-alone",
+        "all, without exemplars": "ddsfl-2layers:any-patches",
+        "all, SVM exemplars": "ddsfl-2layers:svm",
+        "all, NN exemplars": "ddsfl-2layers",
     }
     rows = [Row(label, method, by_set(published.COMPONENTS[label])) for label, method in methods.items()]
     rows[1] = Row("L_u (RICA)", rows[1].method, rows[1].paper)
-    whole = rows[-1].paper
-    rows.append(Row("all in every layer, 10 % NN exemplars", "ddsfl-3layers:everywhere", whole))
-    rows.append(Row("the same, margin 1 and eta 1", "ddsfl-3layers:as-printed", whole))
+    rows.append(Row("all, NN exemplars, margin 1 and eta 1", "ddsfl-2layers:as-printed", rows[-1].paper))
     notes = (
-        "Three layers; the class terms of all rows but the last two act in the third, where they were found "
-        "to help. The paper's numbers are of two layers with class terms in both.",
-        "Without exemplars, the class terms are learned from as many patches as there would be exemplars, "
-        "chosen blindly; the paper used all patches.",
-        "The last row has the margin that the paper prints, 1, and eta 1; the row before it has margin 0.05 "
+        "Two layers. Without exemplars, the class terms are learned from as many patches as there would be "
+        "exemplars, chosen blindly; the paper used all patches.",
+        "The last row has the margin that the paper prints, 1, and eta 1; preset `paper` has margin 0.05 "
         "and eta 0.005.",
     )
-    pairs = [("rica-3layers", row.method) for row in rows[2:] if row.method is not None]
-    pairs.append(("ddsfl-3layers:any-patches", "ddsfl-3layers"))
-    return TableOfRows("components", "Components, three layers", tuple(rows), notes, tuple(pairs))
+    pairs = [("rica-2layers", row.method) for row in rows[2:] if row.method is not None]
+    pairs.append(("ddsfl-2layers:any-patches", "ddsfl-2layers"))
+    return TableOfRows("components", "Components, two layers", tuple(rows), notes, tuple(pairs))
 
 
 def _layers(networks: Sequence[str]) -> TableOfRows:
     rows = [
-        Row(f"{label}, {_counted(number)}", _stack(label, number), by_set(numbers))
+        Row(f"{label}, {number} layer{'s' * (number > 1)}", _stack(label, number), by_set(numbers))
         for label, each in published.LAYERS.items()
         for number, numbers in enumerate(each, start=1)
     ]
-    rows += [
-        Row(
-            f"DDSFL in every layer, {_counted(number)}",
-            _stack("DDSFL", number) + ":everywhere",
-            by_set(numbers),
-        )
-        for number, numbers in enumerate(published.LAYERS["DDSFL"], start=1)
-    ]
-    notes = (
-        "DDSFL has its class terms in the last layer, over layers of RICA; in every layer, as the paper has "
-        "them, below.",
-    )
+    alone = f"{_stack('DDSFL', 3)}:third-alone"
+    rows.append(Row("DDSFL, 3 layers, class terms in the third alone", alone, rows[-1].paper))
     pairs = [(_stack("RICA", number), _stack("DDSFL", number)) for number in (1, 2, 3)]
-    pairs += [(first, f"{second}:everywhere") for first, second in pairs]
+    pairs.append((_stack("RICA", 3), alone))
     for label in ("RICA", "DDSFL"):
         pairs += [(_stack(label, number), _stack(label, number + 1)) for number in (1, 2)]
-    return TableOfRows("layers", "Number of layers", tuple(rows), notes, tuple(pairs))
-
-
-def _counted(n_layers: int) -> str:
-    return f"{n_layers} layer{'s' * (n_layers > 1)}"
+    return TableOfRows("layers", "Number of layers", tuple(rows), (), tuple(pairs))
 
 
 def _stack(label: str, n_layers: int) -> str:
-    return f"{label.lower()}-{_counted(n_layers).replace(' ', '')}"
+    return f"{label.lower()}-{n_layers}layer{'s' * (n_layers > 1)}"
 
 
 def bank_method(n_layers: int, n_filters: int) -> str:
@@ -203,7 +185,7 @@ def bank_method(n_layers: int, n_filters: int) -> str:
 
 def _bank_size(networks: Sequence[str]) -> TableOfRows:
     rows = [
-        Row(f"{size} filters, {_counted(number)}", bank_method(number, size))
+        Row(f"{size} filters, {number} layer{'s' * (number > 1)}", bank_method(number, size))
         for number in (1, 2, 3)
         for size in BANK_SIZES
     ]
