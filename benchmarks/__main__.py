@@ -7,12 +7,12 @@ import platform
 
 import torch
 
-from benchmarks import encoding, exemplars, learning, neighbours
+from benchmarks import encoding, exemplars, growth, learning, neighbours
 
 
 def main() -> None:
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
-    for part in (neighbours, learning, exemplars, encoding):
+    for part in (neighbours, learning, exemplars, encoding, growth):
         print(f"\n== {part.__name__.removeprefix('benchmarks.')}")
         part.main()
 

@@ -9,9 +9,8 @@ one too: a classifier is trained on 100 images a class and tested on the rest, f
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -20,44 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.blocks import Encoder
+from benchmarks.growth import consume, encoder_of, gigabytes_of, growth, noise_images, seconds, small_stack
 from ddsfl.classify.metrics import mean_class_accuracy
-from ddsfl.coding.llc import LLC
 from ddsfl.compute.fused import fused_nearest, plain_path
 from ddsfl.compute.knn import nearest_within
 from ddsfl.compute.products import nearest_by_products
 from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
 from ddsfl.images.reading import ImageList
-from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.inputs import InputDrawer
-from ddsfl.learning.stack import FilterStack
 from ddsfl.presets import preset
 
 CUDA = torch.device("cuda")
 FULL, COVERAGE = 600_000, 75
-
-
-def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
-    """Median time of a call, after one that is not counted."""
-    run()
-    times = []
-    for _ in range(repeats):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2]
-
-
-def gigabytes_of(run: Callable[[], Any]) -> float:
-    """Peak device memory of a call beside what was there before."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    run()
-    return (torch.cuda.max_memory_allocated() - before) / 1e9
 
 
 def bare(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
@@ -103,7 +77,7 @@ def coverage(images: Sequence[Tensor]) -> None:
     def search() -> Any:
         return nearest_within(points, COVERAGE, groups=groups, membership=membership)
 
-    took, memory, found = seconds(search, 1), gigabytes_of(search), search()
+    took, memory, found = seconds(search, 1), gigabytes_of(search, "cuda"), search()
     rows = torch.randperm(len(points), device=CUDA)[:256]
     distances = torch.cdist(points[rows].double(), points.double()).square()
     distances[groups[rows, None] == groups] = torch.inf
@@ -117,49 +91,16 @@ def coverage(images: Sequence[Tensor]) -> None:
     print(f"256 rows against float64: {100 * float(same):.3f} % of the neighbours, distances to {error:.1e}")
 
 
-def small_stack(images: Sequence[Tensor], n_layers: int, **bank: Any) -> FilterStack:
-    """A stack of the paper's layers, learned for a few steps only: encoding costs the same."""
-    few = {"max_iter": 20, "gamma": 0.0, "eta": 0.0, **bank}
-    layers = [
-        dataclasses.replace(layer, patches_per_image=100, bank={**(layer.bank or {}), **few})
-        for layer in preset("paper").layers[:n_layers]
-    ]
-    some = images[:: max(1, len(images) // 100)]
-    return FilterStack(layers, device="cuda", random_state=0).fit(some, np.arange(len(some)) % 2)
-
-
-def encoder(images: Sequence[Tensor], stack: FilterStack, n_words: int = 2000) -> Encoder:
-    codings = []
-    for described in stack.describe([images[0], images[len(images) // 2], images[len(images) - 1]]):
-        coding = LLC(n_words=n_words, device="cuda")
-        # Words that repeat cost the same as words that differ.
-        picked = torch.randint(0, len(described), (n_words,), generator=torch.Generator().manual_seed(0))
-        coding.words_ = described.vectors[picked.to(CUDA)].cpu().numpy()
-        codings.append(coding)
-    blocks = preset("paper").blocks[: len(stack.layers)]
-    return Encoder({"stack": stack}, blocks, codings, CUDA)
-
-
-def encode(encoder: Encoder, images: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    for _, vectors in encoder.encode(images):
-        yield vectors
-
-
-def consume(encoder: Encoder, images: Sequence[Tensor]) -> None:
-    for _ in encode(encoder, images):
-        pass
-
-
 def encoding(images: Sequence[Tensor]) -> None:
     print(f"\n== encoding {len(images)} decoded images, preset paper")
     for n_layers in (1, 3):
-        stack = small_stack(images, n_layers)
-        coder = encoder(images, stack)
+        stack = small_stack(images, n_layers, "cuda")
+        encoder = encoder_of(images, stack, "cuda")
         rates = {}
         for name, path in (("fused", nullcontext()), ("plain", plain_path())):
             with path:
-                rates[name] = len(images) / seconds(partial(consume, coder, images), 1)
-        memory = gigabytes_of(partial(consume, coder, images))
+                rates[name] = len(images) / seconds(partial(consume, encoder, images), 1)
+        memory = gigabytes_of(partial(consume, encoder, images), "cuda")
         print(
             f"layers 1 to {n_layers}: fused {rates['fused']:.0f} images/s, plain {rates['plain']:.0f}; "
             f"peak {memory:.2f} GB"
@@ -173,36 +114,9 @@ def encoding(images: Sequence[Tensor]) -> None:
             print(f"  {rows:.0f} descriptors an image; bare half products allow {1 / limit:.0f} images/s")
             print(f"  reached {100 * share:.1f} % of that")
             with plain_path():
-                plain = torch.cat([vectors[0] for vectors in encode(coder, some[:64])])
-            fused = torch.cat([vectors[0] for vectors in encode(coder, some[:64])])
+                plain = torch.cat([vectors[0] for _, vectors in encoder.encode(some[:64])])
+            fused = torch.cat([vectors[0] for _, vectors in encoder.encode(some[:64])])
             print(f"  cosine of fused and plain vectors: least {float((fused * plain).sum(1).min()):.6f}")
-
-
-def growth(images: Sequence[Tensor]) -> None:
-    print("\n== growth of layer 1")
-    stack = small_stack(images, 1)
-    coder = encoder(images, stack)
-    quarter = len(images) // 4
-    for times in (1, 2, 4):
-        some = [images[number] for number in range(quarter * times)]
-        took = seconds(partial(consume, coder, some), 1)
-        memory = gigabytes_of(partial(consume, coder, some))
-        print(f"{len(some):>5} images: {took:.2f} s, {memory:.2f} GB")
-    some = [images[number] for number in range(quarter)]
-    for n_words in (1000, 2000, 4000, 8000):
-        coder = encoder(images, stack, n_words)
-        rate = len(some) / seconds(partial(consume, coder, some), 1)
-        print(f"{n_words:>5} words: {rate:.0f} images/s")
-    for n_filters in (128, 400, 1024, 2048):
-        coder = encoder(images, small_stack(images, 1, n_filters=n_filters))
-        rate = len(some) / seconds(partial(consume, coder, some), 1)
-        print(f"{n_filters:>5} filters: {rate:.0f} images/s")
-    X = torch.randn(60_000, 256, device=CUDA) / 16
-    for n_classes in (15, 67, 200):
-        labels = np.arange(len(X)) % n_classes
-        bank = FilterBank(400, max_iter=20, rounds=1, round_iter=20, random_state=0, device="cuda")
-        took = seconds(partial(bank.fit, X, labels), 1)
-        print(f"{n_classes:>5} classes: {took:.2f} s to learn 400 filters in 40 steps from 60,000 patches")
 
 
 def one_split(folder: str) -> None:
@@ -246,14 +160,12 @@ def main() -> None:
         images: Sequence[Tensor] = ImageList(find_images(arguments.images).paths, min_side=64)
         images = [images[number] for number in range(len(images))]
     else:
-        draw = torch.Generator().manual_seed(0)
-        images = [
-            torch.randint(0, 256, (1, 240, 300), dtype=torch.uint8, generator=draw) for _ in range(1000)
-        ]
+        images = noise_images(1000)
     words()
     coverage(images)
     encoding(images)
-    growth(images)
+    print("\n== growth of layer 1")
+    growth(images, "cuda", n_patches=60_000)
     if arguments.split:
         one_split(arguments.split)
 

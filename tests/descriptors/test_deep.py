@@ -79,6 +79,16 @@ def test_open_sides_take_the_input_size_and_fixed_batches_are_filled(tmp_path):
     assert np.allclose(found, expected(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("batch", ["n", 1, 2, 7])
+def test_five_views_give_the_mean_of_their_vectors(tmp_path, batch):
+    network = OnnxFeatures(tiny_network(tmp_path / "a.onnx", (batch, 3, 4, 6)), views=5, device="cpu")
+    steps = []
+    found = network.vectors(SOURCES, progress=lambda done, total: steps.append((done, total)))
+    assert np.allclose(found, expected(views=5).reshape(5, 5, -1).mean(axis=1), rtol=1e-4, atol=1e-4)
+    assert steps[-1] == (5, 5)
+    assert not np.allclose(found, expected(), rtol=0.1)
+
+
 @pytest.mark.parametrize(("kind", "close"), [("FLOAT16", 0.05), ("DOUBLE", 1e-4)])
 def test_other_precisions(tmp_path, kind, close):
     found = OnnxFeatures(tiny_network(tmp_path / "a.onnx", kind=kind), device="cpu").vectors(SOURCES)
@@ -149,6 +159,14 @@ def test_a_function_sees_prepared_batches():
     assert torch.allclose(torch.cat(seen), pixels)
     assert np.allclose(found, pixels.amax(dim=3).flatten(1))
     assert found.shape == (5, 12)
+
+
+def test_a_function_sees_five_views():
+    network = CallableFeatures(lambda pixels: pixels.amax(dim=(2, 3)), input_size=8, views=5, device="cpu")
+    [pixels] = Preparation(8, views=5).batches(SOURCES, 25)
+    assert np.allclose(
+        network.vectors(SOURCES), pixels.amax(dim=(2, 3)).unflatten(0, (5, 5)).mean(1), atol=1e-6
+    )
 
 
 def test_a_function_may_return_arrays_and_must_return_rows():

@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from ddsfl.descriptors import network_inputs
-from ddsfl.descriptors.network_inputs import Preparation, fitted_to
+from ddsfl.descriptors.network_inputs import Preparation, fitted_to, views_of
 from ddsfl.images.decoding import UnreadableImage, decode
 
 
@@ -71,6 +71,26 @@ def test_batches_keep_order_and_size():
     assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == list(range(7))
 
 
+def test_five_views_are_the_corners_and_the_middle():
+    image = torch.arange(3 * 90 * 120).reshape(3, 90, 120)
+    found = views_of(image, 5)
+    assert all(view.shape == (3, 60, 80) for view in found)
+    starts = [tuple(divmod(int(view[0, 0, 0]), 120)) for view in found]
+    assert starts == [(0, 0), (0, 40), (30, 0), (30, 40), (15, 20)]
+    assert [view.shape for view in views_of(image[:, :1, :1], 5)] == [(3, 1, 1)] * 5
+    assert views_of(image, 1)[0] is image
+
+
+@pytest.mark.parametrize(("batch_size", "sizes"), [(1, [1] * 15), (4, [4, 1] * 3), (12, [10, 5]), (99, [15])])
+def test_views_of_an_image_follow_each_other_whatever_the_batch(batch_size, sizes):
+    sources = [picture(seed=seed) for seed in range(3)]
+    batches = list(Preparation(size=(12, 18), views=5).batches(sources, batch_size))
+    assert [len(batch) for batch in batches] == sizes
+    images = [torch.from_numpy(source).permute(2, 0, 1) for source in sources]
+    expected = [fitted_to(view, (12, 18), "squash") / 255 for image in images for view in views_of(image, 5)]
+    assert torch.allclose(torch.cat(batches), torch.stack(expected), atol=1e-6)
+
+
 def test_decoding_is_bounded_by_the_input_and_keeps_thin_images(monkeypatch):
     asked = []
 
@@ -88,6 +108,8 @@ def test_what_is_wrong_is_named():
         Preparation(resize="stretch")
     with pytest.raises(ValueError, match="layout='chw'"):
         Preparation(layout="chw")
+    with pytest.raises(ValueError, match=r"views=3 is unknown; expected one of \(1, 5\)"):
+        Preparation(views=3)
     with pytest.raises(ValueError, match="input_size=0"):
         Preparation(size=0)
     with pytest.raises(ValueError, match=r"std=\(1, 2\)"):

@@ -75,6 +75,17 @@ def test_descriptors_are_coded_like_the_layers_and_global_ones_not_at_all():
     assert method("sift").layers == ()
 
 
+def test_networks_see_the_whole_image_or_five_views():
+    files = {"net": "/there/net.onnx"}
+    assert method("net", files).sources == {"net": {"method": "onnx", "path": "/there/net.onnx"}}
+    found = method("best+net:five-views", files)
+    assert found.sources["net"] == {"method": "onnx", "path": "/there/net.onnx", "views": 5}
+    assert found.blocks[:2] == preset("best").blocks
+    assert [(block.source, block.weight) for block in found.blocks[2:]] == [("net", "cv")]
+    with pytest.raises(ValueError, match="method 'net:nine-views' is unknown"):
+        method("net:nine-views", files)
+
+
 def test_parts_are_joined_and_what_is_added_is_weighed():
     found = method("ddsfl-3layers+net", {"net": "/there/net.onnx"})
     assert [(block.name, block.weight) for block in found.blocks] == [

@@ -27,6 +27,7 @@ def test_tables_with_something_to_compare_are_written(cells, tmp_path):
         "Size of the filter bank",
         "Other methods",
         "DDSFL and networks, class by class",
+        "Preset best",
         "What is not reproduced here",
     ]
     assert [file.name for file in files] == ["results.md", "bank-size-scene15.png"]

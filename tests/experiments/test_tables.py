@@ -113,6 +113,14 @@ def test_cited_rows_are_never_run():
     assert by_set(published.OTHERS["LDC"]) == {"scene15": 80.30, "indoor67": 43.53}
 
 
+def test_best_stands_beside_networks_that_see_as_much():
+    found = table("best", ["net"])
+    assert found.methods == [
+        *("ddsfl-3layers", "best", "net", "best+net", "net:five-views", "best+net:five-views")
+    ]
+    assert ("net:five-views", "best+net:five-views") in found.pairs
+
+
 def test_voc_stands_in_a_table_of_its_own():
     assert table("voc").suits("voc2012")
     assert table("voc").rows[0].paper == {"voc2012": 45.6}

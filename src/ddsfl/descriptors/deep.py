@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
-from ddsfl.descriptors.network_inputs import Layout, Preparation, Resize, side_pair
+from ddsfl.descriptors.network_inputs import Layout, Preparation, Resize, Views, side_pair
 from ddsfl.images.reading import Source
 from ddsfl.patches.batching import Progress
 
@@ -36,6 +36,7 @@ class CallableFeatures(BaseEstimator):
     function : takes a float32 tensor (n, 3, height, width) on ``device`` and returns n rows of numbers, a
         tensor or an array; further axes are flattened.
     input_size, resize, layout, value_range, mean, std : what the function wants, as in `Preparation`.
+    views : 1 shows it the whole image, 5 its corners and its middle; the vector is the mean over the views.
     batch_size : images a call. Two more batches are decoded ahead; nothing else grows with the images.
     device : "auto", "cpu" or "cuda".
 
@@ -59,6 +60,7 @@ class CallableFeatures(BaseEstimator):
         value_range: tuple[float, float] = (0.0, 1.0),
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
+        views: Views = 1,
         batch_size: int = 32,
         device: str | torch.device = "auto",
     ) -> None:
@@ -69,6 +71,7 @@ class CallableFeatures(BaseEstimator):
         self.value_range = value_range
         self.mean = mean
         self.std = std
+        self.views = views
         self.batch_size = batch_size
         self.device = device
 
@@ -84,7 +87,7 @@ class CallableFeatures(BaseEstimator):
                 return self.function(pixels.to(device))
 
         batches = _preparation(self, self.input_size).batches(sources, self.batch_size)
-        return _joined(rows, batches, len(sources), progress)
+        return _joined(rows, batches, len(sources), self.views, progress)
 
 
 class OnnxFeatures(BaseEstimator):
@@ -97,6 +100,7 @@ class OnnxFeatures(BaseEstimator):
     path : the file. It is opened when vectors are asked for.
     input_size, batch_size : used where the file leaves height, width or batch open.
     resize, layout, value_range, mean, std : what the network wants, as in `Preparation`.
+    views : 1 shows it the whole image, 5 its corners and its middle; the vector is the mean over the views.
     device : "auto" is CUDA where both torch and onnxruntime have it; "cpu" or "cuda".
 
     Examples
@@ -117,6 +121,7 @@ class OnnxFeatures(BaseEstimator):
         value_range: tuple[float, float] = (0.0, 1.0),
         mean: float | Sequence[float] = 0.0,
         std: float | Sequence[float] = 1.0,
+        views: Views = 1,
         batch_size: int = 32,
         device: str | torch.device = "auto",
     ) -> None:
@@ -127,6 +132,7 @@ class OnnxFeatures(BaseEstimator):
         self.value_range = value_range
         self.mean = mean
         self.std = std
+        self.views = views
         self.batch_size = batch_size
         self.device = device
 
@@ -147,7 +153,7 @@ class OnnxFeatures(BaseEstimator):
             return found[:wanted] if len(found) == len(pixels) else found
 
         batches = _preparation(self, size).batches(sources, fixed or self.batch_size)
-        return _joined(rows, batches, len(sources), progress)
+        return _joined(rows, batches, len(sources), self.views, progress)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the file's bytes, by which a model can say which network it needs."""
@@ -219,14 +225,27 @@ def file_fingerprint(path: str | os.PathLike[str]) -> str:
 
 
 def _preparation(network: CallableFeatures | OnnxFeatures, size: int | tuple[int, int]) -> Preparation:
-    return Preparation(size, network.resize, network.layout, network.value_range, network.mean, network.std)
+    return Preparation(
+        size,
+        network.resize,
+        network.layout,
+        network.value_range,
+        network.mean,
+        network.std,
+        network.views,
+    )
 
 
 def _joined(
-    rows: Callable[[Tensor], Any], batches: Iterator[Tensor], total: int, progress: Progress | None
+    rows: Callable[[Tensor], Any],
+    batches: Iterator[Tensor],
+    total: int,
+    views: int,
+    progress: Progress | None,
 ) -> Vectors:
-    """Run ``rows`` over all batches and return its results below each other."""
-    parts, done = [], 0
+    """Run ``rows`` over all batches and return the means over the views of each image below each other."""
+    parts: list[Vectors] = []
+    done, begun = 0, None  # rows of an image whose views are not all there yet
     for pixels in batches:
         found = rows(pixels)
         part = as_numpy(found) if isinstance(found, Tensor) else np.asarray(found)
@@ -234,8 +253,11 @@ def _joined(
             raise ValueError(
                 f"the network gave shape {part.shape} for {len(pixels)} images; expected a row for each."
             )
-        parts.append(part.reshape(len(part), -1).astype(np.float32))
-        done += len(part)
+        part = part.reshape(len(part), -1).astype(np.float32)
+        part = part if begun is None else np.concatenate([begun, part])
+        whole = len(part) // views
+        parts.append(part[: whole * views].reshape(whole, views, part.shape[1]).mean(axis=1))
+        begun, done = part[whole * views :], done + whole
         if progress is not None:
             progress(done, total)
     return np.concatenate(parts)

@@ -20,6 +20,9 @@ from ddsfl.settings import Settings
 #: Where the files of networks are, by the name that methods call them.
 NetworkFiles = Mapping[str, str | os.PathLike[str]]
 
+#: How a network is named that sees an image in five views.
+FIVE_VIEWS = "five-views"
+
 #: What learns the filters: changes of every layer's bank. RICA takes as many steps as DDSFL in all: steps
 #: alone are worth more than most settings.
 _RICA = {"gamma": 0.0, "eta": 0.0, "max_iter": BANK["max_iter"] + BANK["rounds"] * BANK["round_iter"]}
@@ -63,7 +66,7 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
     Parameters
     ----------
     name : parts joined by "+": a preset, a descriptor, LEARNING-Nlayers (with :VARIANT or :dN for N
-        filters), or one of ``networks``.
+        filters), or one of ``networks`` (with :five-views for corners and middle instead of the whole).
     networks : ONNX files by name.
 
     >>> [block.name for block in method("rica-2layers+sift").blocks]
@@ -95,9 +98,11 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
 def _part(name: str, networks: NetworkFiles) -> Settings:
     if name in PRESETS:
         return preset(name)
-    if name in networks:
-        source = {"method": "onnx", "path": os.fspath(networks[name])}
-        return _single(Block(name, source=name, coding=None), {name: source})
+    network, _, views = name.partition(":")
+    if network in networks and views in ("", FIVE_VIEWS):
+        source: dict[str, Any] = {"method": "onnx", "path": os.fspath(networks[network])}
+        source |= {"views": 5} if views else {}
+        return _single(Block(network, source=network, coding=None), {network: source})
     if name in DESCRIPTORS and DESCRIPTORS[name].kind != "deep":
         coding = LLC if DESCRIPTORS[name].kind == "local" else None
         return _single(Block(name, source=name, coding=coding))
