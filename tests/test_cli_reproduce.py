@@ -94,7 +94,8 @@ def test_the_report_has_all_tables(ddsfl, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["speed"], "there is no table 'speed'"),
+        (["speed"], "there is no table 'speed'; expected one of features, "),
+        (["speed"], "best, filters, report"),
         (["layers"], "has no cells for layers"),
         (["layers", "--data", "x"], "--data needs one --dataset"),
         (["layers", "--data", "x", "--dataset", "sports8"], "x is not a folder"),

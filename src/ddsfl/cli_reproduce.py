@@ -32,6 +32,9 @@ from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, re
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
 from ddsfl.images.reading import ImageList
 
+#: What `ddsfl reproduce` can draw: tables, pictures of filters, and the page of all results.
+ALL = (*TABLES, "filters", "report")
+
 
 def add_reproduce(app: typer.Typer, ends: Callable[..., Callable[[Command], Command]]) -> None:
     """Add the commands to the program; ``ends`` says how each ends when it cannot go on."""
@@ -40,9 +43,7 @@ def add_reproduce(app: typer.Typer, ends: Callable[..., Callable[[Command], Comm
 
 
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(TABLES)}, filters, report.")
-    ],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(ALL)}.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data set; missing cells are made.")] = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Data set (repeatable); by default all that have cells.")
@@ -67,6 +68,8 @@ def reproduce(
     continues after an interruption. TABLE "report" writes all tables that have cells into results.md.
     """
     console = Console(quiet)
+    if name not in ALL:
+        raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(ALL)}")
     if name in ("filters", "report") and out is None:
         raise typer.BadParameter(f"{name} needs --out")
     networks = network_files(network)
