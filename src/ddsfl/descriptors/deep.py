@@ -244,8 +244,10 @@ def _joined(
     progress: Progress | None,
 ) -> Vectors:
     """Run ``rows`` over all batches and return the means over the views of each image below each other."""
-    parts: list[Vectors] = []
-    done, begun = 0, None  # rows of an image whose views are not all there yet
+    # Made at once: results that are kept between large temporary arrays leave holes in memory, GBs of them.
+    vectors: Vectors = np.empty((0, 0), dtype=np.float32)
+    begun: Vectors | None = None  # rows of an image whose views are not all there yet
+    done = 0
     for pixels in batches:
         found = rows(pixels)
         part = as_numpy(found) if isinstance(found, Tensor) else np.asarray(found)
@@ -255,9 +257,11 @@ def _joined(
             )
         part = part.reshape(len(part), -1).astype(np.float32)
         part = part if begun is None else np.concatenate([begun, part])
-        whole = len(part) // views
-        parts.append(part[: whole * views].reshape(whole, views, part.shape[1]).mean(axis=1))
+        if len(vectors) == 0:
+            vectors = np.empty((total, part.shape[1]), dtype=np.float32)
+        whole, width = len(part) // views, part.shape[1]
+        part[: whole * views].reshape(whole, views, width).mean(axis=1, out=vectors[done : done + whole])
         begun, done = part[whole * views :], done + whole
         if progress is not None:
             progress(done, total)
-    return np.concatenate(parts)
+    return vectors
