@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
-from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, as_numpy, rows_within, slices
 from ddsfl.compute.products import nearest_by_products
 
 #: Points a cluster that take part in seeding; more cost time and hardly change what is found.
 SEEDING_POINTS = 10
 #: A round of seeding draws one new seed for this many that stand (the first ones one at a time).
 SEEDS_A_DRAW = 8
+#: Points that are added in their own precision on a CPU before double precision takes over.
+ADDED_AS_THEY_ARE = 16
 
 
 class KMeansResult(NamedTuple):
@@ -117,14 +121,12 @@ def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_by
 def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int) -> Tensor:
     """Return the mean of each cluster's points; empty clusters take the farthest points."""
     counts = torch.bincount(labels, minlength=len(centres))
-    # Sums run in the points' order within a cluster, whatever the device and the blocks: adding in
-    # parallel by index is not deterministic on CUDA. Blocks are columns, so that they split no sum.
     order = labels.argsort(stable=True)
-    moved = torch.empty_like(centres)
-    for block in slices(points.shape[1], rows_within(20 * len(points), budget_bytes)):
-        members = points[:, block][order].double()
-        sums = torch.segment_reduce(members, "sum", lengths=counts, axis=0)
-        moved[:, block] = (sums / counts[:, None]).to(centres.dtype)
+    if points.is_cuda:
+        moved = _sorted_sums(points, order, counts, budget_bytes)
+    else:
+        moved = _sparse_sums(points, order, counts)
+    moved = (moved / counts[:, None]).to(centres.dtype)
     empty = torch.nonzero(counts == 0).squeeze(1)
     if len(empty):
         far, farthest = distances.sort(descending=True, stable=True)
@@ -133,3 +135,30 @@ def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, 
         apart = far[: len(empty)] > 0  # moving onto an occupied spot would help nobody
         moved[empty[apart]] = points[taken[apart]]
     return moved
+
+
+def _sparse_sums(points: Tensor, order: Tensor, counts: Tensor) -> Tensor:
+    """Return the sums of the clusters' points by a product with their memberships, which copies no point.
+
+    A fraction of the time of sorted sums on two cores. A few points at a time are added as they are, these
+    sums then in double precision: a thousand floats added one after the other lose digits.
+    """
+    starts = as_numpy(torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+    pieces = np.union1d(starts, np.arange(0, len(points), ADDED_AS_THEY_ARE))
+    ones = np.ones(len(points), dtype=as_numpy(points[:0]).dtype)
+    members = csr_array((ones, as_numpy(order), pieces), shape=(len(pieces) - 1, len(points)))
+    parts = np.searchsorted(pieces, starts)
+    whole = csr_array((np.ones(parts[-1]), np.arange(parts[-1]), parts), shape=(len(counts), parts[-1]))
+    return torch.from_numpy(whole @ (members @ as_numpy(points)))
+
+
+def _sorted_sums(points: Tensor, order: Tensor, counts: Tensor, budget_bytes: int) -> Tensor:
+    """Return the sums of the clusters' points where adding in parallel by index is not deterministic.
+
+    Sums run in the points' order within a cluster, whatever the blocks: these are columns and split no sum.
+    """
+    sums = points.new_empty(len(counts), points.shape[1], dtype=torch.float64)
+    for block in slices(points.shape[1], rows_within(20 * len(points), budget_bytes)):
+        members = points[:, block][order].double()
+        sums[:, block] = torch.segment_reduce(members, "sum", lengths=counts, axis=0)
+    return sums
