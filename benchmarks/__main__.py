@@ -7,12 +7,12 @@ import platform
 
 import torch
 
-from benchmarks import encoding, exemplars, growth, learning, neighbours
+from benchmarks import classic, encoding, exemplars, growth, learning, neighbours
 
 
 def main() -> None:
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
-    for part in (neighbours, learning, exemplars, encoding, growth):
+    for part in (neighbours, learning, exemplars, encoding, classic, growth):
         print(f"\n== {part.__name__.removeprefix('benchmarks.')}")
         part.main()
 

@@ -177,38 +177,38 @@ def faiss_codes(folder: Path) -> Callable[[dict[str, Array]], object]:
     )
 
 
-def opencv(folder: Path) -> Callable[[dict[str, Array]], object]:
-    """Return OpenCV's dense SIFT, then faiss and NumPy over as many words."""
+def opencv_sift(step: int, n_scales: int) -> Callable[[Array], tuple[Array, Array]]:
+    """Return OpenCV's dense SIFT: descriptors of unit length, and their centres as shares of both sides."""
     cv2: Any = importlib.import_module("cv2")  # its own types know too little
     cv2.setNumThreads(THREADS)
     sift = cv2.SIFT_create()
 
     def describe(image: Array) -> tuple[Array, Array]:
-        vectors, positions = [], []
-        for scale in range(N_SCALES):
-            factor = 2 ** (-scale / 2)
-            small = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_AREA)
-            rows, columns = (np.arange(FIELD / 2, side - FIELD / 2 + 1, STEP) for side in small.shape)
-            places = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2).astype(np.float32)
-            if len(places) == 0:
+        vectors, places = [], []
+        for scale in range(n_scales):
+            shape = [round(side * 2 ** (-scale / 2)) for side in image.shape]
+            small = cv2.resize(image, shape[::-1], interpolation=cv2.INTER_AREA)
+            rows, columns = (np.arange(FIELD / 2, side - FIELD / 2 + 1, step) for side in shape)
+            grid = np.stack(np.meshgrid(columns, rows), axis=-1).reshape(-1, 2).astype(np.float32)
+            if len(grid) == 0:
                 continue
             # A descriptor spans 6 times the size of its keypoint.
-            keypoints = cv2.KeyPoint.convert(places, size=FIELD / 6)
-            _, found = sift.compute(small, keypoints)
+            _, found = sift.compute(small, cv2.KeyPoint.convert(grid, size=FIELD / 6))
             vectors.append(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6))
-            positions.append(places[:, ::-1] / factor)
-        return np.concatenate(vectors).astype(np.float32), np.concatenate(positions)
+            places.append(grid[:, ::-1] / shape)
+        return np.concatenate(vectors).astype(np.float32), np.concatenate(places)
 
+    return describe
+
+
+def opencv(folder: Path) -> Callable[[dict[str, Array]], object]:
+    """Return OpenCV's dense SIFT, then faiss and NumPy over as many words."""
+    describe = opencv_sift(STEP, N_SCALES)
     described = np.concatenate([describe(stored["image"])[0] for stored in stored_images(folder)])
     n_words = len(np.load(folder / "coding.npz")["words"])
     words = np.random.default_rng(0).permutation(described)[:n_words].copy()
     index = flat_index(words)
-
-    def run(stored: dict[str, Array]) -> object:
-        vectors, positions = describe(stored["image"])
-        return numpy_vector(index, words, vectors, positions, stored["image"].shape)
-
-    return run
+    return lambda stored: numpy_vector(index, words, *describe(stored["image"]), shape=(1, 1))
 
 
 CONTESTANTS: dict[str, Callable[[Path], Callable[[dict[str, Array]], object]]] = {
