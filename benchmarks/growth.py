@@ -4,7 +4,7 @@
 
 Layer 1 of preset `paper`. `benchmarks.gpu` asks the same of a GPU, with photographs. Filters and words are
 learned briefly: how well changes no cost. Rates are of one run after another that is not counted; memory is
-the most that was held beside what was there before: of the device on CUDA, of the process on a CPU.
+the most that was held: on CUDA beside what was there before, on a CPU by the process, libraries included.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def gigabytes_of(run: Callable[[], Any], device: str) -> float:
-    """Peak memory of a call beside what was there before."""
+    """Peak memory of a call: on CUDA beside what was there before, on a CPU of the whole process."""
     if device == "cpu":
-        before = forget_peak()
+        forget_peak()
         run()
-        return peak_gigabytes() - before
+        return peak_gigabytes()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     held = torch.cuda.memory_allocated()

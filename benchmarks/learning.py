@@ -130,7 +130,7 @@ def scikit_learn(n_patches: int = 10_000, n_filters: int = 256, n_checked: int =
         return taken
 
     def rica() -> Callable[[np.ndarray], np.ndarray]:
-        W = FilterBank(n_filters, random_state=0, device="cpu").fit(X).filters_
+        W = FilterBank(n_filters, max_iter=200, random_state=0, device="cpu").fit(X).filters_
         return lambda some: some @ W.T @ W
 
     def ica() -> Callable[[np.ndarray], np.ndarray]:
