@@ -18,6 +18,11 @@ from ddsfl.experiments.cells import (
 SOURCE = Path(cells.__file__).parents[3]
 
 
+@pytest.fixture(autouse=True)
+def nobody_tells_the_commit(monkeypatch):
+    monkeypatch.delenv("DDSFL_COMMIT", raising=False)
+
+
 def test_scores_are_those_worked_by_hand():
     # sea: 3 of 4 right; city: 1 of 2; wood: 0 of 1; hill: never shown, though once guessed.
     true = ["sea", "sea", "city", "sea", "wood", "city", "sea"]
@@ -97,6 +102,12 @@ def test_outside_of_a_repository_there_is_no_commit(monkeypatch, failing):
 
     monkeypatch.setattr(subprocess, "run", refuse)
     assert current_commit() is None
+
+
+def test_who_copied_the_tree_knows_its_commit_better_than_a_repository_around_it(monkeypatch):
+    assert current_commit() != "fedcba9"
+    monkeypatch.setenv("DDSFL_COMMIT", "fedcba9")
+    assert current_commit() == "fedcba9"
 
 
 @pytest.mark.parametrize(("changes", "expected"), [("", "0123456789ab"), (" M a.py\n", "0123456789ab+")])

@@ -69,18 +69,20 @@ def score_rankings(relevant: np.ndarray[Any, Any], scores: np.ndarray[Any, Any])
 def current_commit() -> str | None:
     """Return the commit of the source tree, with a plus if it was changed since.
 
-    Outside of git, and for a copy that is installed within somebody else's repository, it is what the
-    environment variable DDSFL_COMMIT says: whoever copies a tree to another machine knows. None without it.
+    The environment variable DDSFL_COMMIT goes first: whoever copies a tree to another machine knows, and the
+    repository there may be an older one. None outside of git, and for a copy that is installed within
+    somebody else's repository.
     """
-    told = os.environ.get("DDSFL_COMMIT")
+    if told := os.environ.get("DDSFL_COMMIT"):
+        return told
     try:
         top = Path(_git("rev-parse", "--show-toplevel"))
         if (top / "src" / "ddsfl").resolve() != Path(__file__).resolve().parents[1]:
-            return told
+            return None
         commit = _git("rev-parse", "--short=12", "HEAD")
         changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):
-        return told
+        return None
     return commit + ("+" if changed else "")
 
 
