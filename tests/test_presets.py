@@ -88,6 +88,11 @@ def test_another_method_forgets_the_parameters_it_does_not_have():
         ({"blocks.0.coding": None}, "block layer1: coding=None; expected a method of llc, vq, fisher"),
         ({"blocks.0.source": "onnx"}, "block layer1: source onnx: path missing"),
         ({"sources.net": {"method": "onnx"}}, "source net: path missing"),
+        ({"sources.net": {"method": "onnx", "path": "a", "views": 3}}, r"source net: views=3 is unknown"),
+        (
+            {"sources.net": {"method": "onnx", "path": "a", "input_size": 0}},
+            "source net: input_size=0; expected",
+        ),
         ({"sources.net": {"method": "caffe"}}, "source net: method='caffe' is unknown; expected one of sift"),
         ({"sources.net": "alexnet.onnx"}, "source net: 'alexnet.onnx'; expected a method and its parameters"),
         ({"sources.edges": {"method": "sift", "steps": 3}}, "source edges: steps unknown; expected some of"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddsfl.blocks import CODINGS, Block
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.descriptors.network_inputs import check_inputs
 from ddsfl.descriptors.registry import METHODS
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.stack import SELECTORS
@@ -40,6 +41,11 @@ def check_settings(settings: Settings) -> None:
         if name == "stack":
             raise ValueError("sources: 'stack' are the learned layers; expected another name.")
         check_method(f"source {name}", SOURCES, parameters)
+        if parameters["method"] in ("onnx", "callable"):
+            try:
+                check_inputs(parameters)
+            except ValueError as error:
+                raise ValueError(f"source {name}: {error}") from error
     names = [block.name for block in settings.blocks]
     if not names:
         raise ValueError("blocks is empty; expected at least one block.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 import torch
@@ -84,6 +84,17 @@ class Preparation:
 
     def _channels(self, name: str) -> Tensor:
         return torch.as_tensor(getattr(self, name), dtype=torch.float32).reshape(-1, 1, 1)
+
+
+def check_inputs(parameters: Mapping[str, Any]) -> None:
+    """Raise ValueError where parameters of a network ask for inputs that cannot be prepared.
+
+    >>> check_inputs({"input_size": 96, "views": 2})
+    Traceback (most recent call last):
+    ValueError: views=2 is unknown; expected one of (1, 5).
+    """
+    given = {field.name: parameters[field.name] for field in fields(Preparation) if field.name in parameters}
+    Preparation(size=parameters.get("input_size", Preparation.size), **given)
 
 
 class _Resized(Sequence[Tensor]):
