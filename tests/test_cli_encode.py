@@ -1,5 +1,7 @@
 """`ddsfl encode` with a network in place of a model: a table that stands for the network."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,16 @@ def test_a_network_s_table_gives_what_the_network_gives(ddsfl, scenes, tmp_path)
     paths = list_images([scenes])
     expected = OnnxFeatures(network, device="cpu").vectors(paths)
     np.testing.assert_allclose(TableFeatures(tmp_path / "v.npz").vectors(paths), expected)
+
+
+def test_a_missing_extra_is_one_sentence(ddsfl, scenes, tmp_path, monkeypatch):
+    (tmp_path / "a.onnx").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    code, out, err = ddsfl("encode", tmp_path / "a.onnx", scenes, "--out", tmp_path / "v.npz")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1].startswith("ddsfl: OnnxFeatures needs the package onnxruntime")
+    assert "Traceback" not in err
+    assert not (tmp_path / "v.npz").exists()
 
 
 def test_a_file_that_is_no_network_ends_with_a_sentence(ddsfl, scenes, tmp_path):

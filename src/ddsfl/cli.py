@@ -68,7 +68,7 @@ def ends_with_a_sentence(*, continues: bool = False) -> Callable[[Command], Comm
         def wrapped(**options: Any) -> None:
             try:
                 command(**options)
-            except (ValueError, OSError, MemoryError) as error:
+            except (ValueError, OSError, MemoryError, ImportError) as error:  # an extra that is not installed
                 Console.break_off()
                 print(f"ddsfl: {_sentence(error)}", file=sys.stderr)
                 raise typer.Exit(1) from error

@@ -94,6 +94,7 @@ def test_components_layers_and_sizes():
     assert (layers["rica-1layer"], layers["rica-2layers"], layers["rica-3layers"]) == (41.36, 47.89, 47.76)
     assert len(layers) == 10
     assert ("rica-3layers", "ddsfl-3layers") in table("layers").pairs
+    assert ("rica-3layers", "ddsfl-3layers:third-alone") in table("layers").pairs
     assert len(table("bank-size").methods) == 18
     assert bank_method(3, 400) == "ddsfl-3layers"
     assert bank_method(3, 2048) == "ddsfl-3layers:d2048"
@@ -119,6 +120,7 @@ def test_best_stands_beside_networks_that_see_as_much():
         *("ddsfl-3layers", "best", "net", "best+net", "net:five-views", "best+net:five-views")
     ]
     assert ("net:five-views", "best+net:five-views") in found.pairs
+    assert ("best+net", "best+net:five-views") in found.pairs
 
 
 def test_voc_stands_in_a_table_of_its_own():
