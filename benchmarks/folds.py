@@ -3,10 +3,11 @@
     python -m benchmarks.folds FOLDER --candidates FILE --out FILE [--folds 4] [--train 70] [--scratch DIR]
 
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
-the preset by path. Folds are the same for all; each has a process of its own and takes the candidates in
-order. What is printed are mean class accuracies at C = 10, the mean over the folds and the difference from
-the first candidate, paired by fold, with its standard error. The first column joins all blocks
-with the last at half its weight: a layer that takes away from the others may add to them there.
+the preset by path; "method": "rica-2layers" among them starts from a method of the tables instead. Folds are
+the same for all; each has a process of its own and takes the candidates in order. What is printed are mean
+class accuracies at C = 10, the mean over the folds and the difference from the first candidate, paired by
+fold, with its standard error. The first column joins all blocks with the last at half its weight: a layer
+that takes away from the others may add to them there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks.agreement import accuracy
 from ddsfl import SceneClassifier
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.cells import current_commit
+from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
 from ddsfl.images.reading import ImageList
@@ -46,8 +48,11 @@ def scores_of(
     device: str,
     stages: Path | None,
 ) -> dict[str, float]:
-    """Mean class accuracy of each block and of each set of blocks in order, in percent."""
+    """Mean class accuracy of each block and of each set of blocks, "all" last, in percent."""
     names = np.array(labels)
+    changes = dict(changes)
+    if "method" in changes:
+        changes = method(changes.pop("method")).change(changes).to_json()
     model = SceneClassifier(preset, changes=changes, device=device, random_state=0)
     model.fit(images.subset(fold.train), names[fold.train], checkpoints=stages)
     vectors = model.block_vectors(images)
@@ -59,7 +64,7 @@ def scores_of(
     for count in range(1, len(grams) + 1):
         for chosen in itertools.combinations(grams, count):
             together = torch.stack([grams[name] for name in chosen]).sum(0)
-            scores["+".join(chosen)] = accuracy(together, names, fold)
+            scores["+".join(chosen) if count < len(grams) else "all"] = accuracy(together, names, fold)
     return scores
 
 
@@ -100,7 +105,8 @@ def report(folds: list[dict[str, Any]]) -> str:
     names = [name for name in folds[0] if all(name in fold for fold in folds)]
     if not names:
         return "no candidate has all its folds yet"
-    keys = list(folds[0][names[0]]["scores"])
+    every = dict.fromkeys(key for name in names for key in folds[0][name]["scores"])
+    keys = [*(key for key in every if key != "all"), "all"]
     table = {
         name: np.array([[fold[name]["scores"].get(key, np.nan) for key in keys] for fold in folds])
         for name in names
