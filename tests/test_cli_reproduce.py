@@ -7,7 +7,7 @@ from PIL import Image
 
 from ddsfl.experiments import methods
 from ddsfl.experiments.protocols import PROTOCOLS, Protocol
-from ddsfl.experiments.tables import TABLES
+from ddsfl.experiments.tables import TABLES, table
 from ddsfl.presets import preset
 from tests.descriptors.test_deep import tiny_network
 from tests.experiments.made_cells import leave_cells
@@ -43,7 +43,7 @@ def test_missing_cells_are_made_and_the_table_drawn(ddsfl, places, tmp_path):
 @pytest.mark.parametrize("name", TABLES)
 def test_every_table_is_drawn_from_whatever_is_there(ddsfl, tmp_path, name):
     dataset = "voc2012" if name == "voc" else "scene15"
-    leave_cells(tmp_path / "cells", "ddsfl-3layers", [0.8], dataset=dataset)
+    leave_cells(tmp_path / "cells", table(name).methods[0], [0.8], dataset=dataset)
     code, out, err = ddsfl("reproduce", name, "--cells", tmp_path / "cells", "--out", tmp_path / "out")
     assert code == 0
     assert dataset in out
@@ -55,9 +55,11 @@ def test_rows_are_compared_with_the_method_asked_for(ddsfl, tmp_path):
     for name, score in (("sift", 0.8), ("lbp", 0.7)):
         leave_cells(tmp_path, name, [score, score + 0.01])
     leave_cells(tmp_path, "sift", [0.5], dataset="voc2012")
+    leave_cells(tmp_path, "best", [0.5], dataset="sports8")
     _, out, _ = ddsfl("reproduce", "features", "--cells", tmp_path, "--against", "lbp", "--splits", 1)
     assert "scene15: sift over lbp +10.00 (1 split)" in out
     assert "voc2012" not in out  # which has a table of its own
+    assert "sports8" not in out  # which has no cell of this table
     assert "(1)" in out
 
 

@@ -105,7 +105,11 @@ def reproduce(
     if against is not None:
         pairs = tuple((against, other) for other in rows.methods if other != against)
         rows = dataclasses.replace(rows, pairs=pairs)
-    shown = dataset or [one for one in datasets_with_cells(cells) if rows.suits(one)]
+    shown = dataset or [
+        one
+        for one in datasets_with_cells(cells)
+        if rows.suits(one) and not read_cells(cells, one).keys().isdisjoint(rows.methods)
+    ]
     if not shown:
         raise ValueError(f"{cells} has no cells for {name}; expected some, or --data and --dataset.")
     drawn = draw_cells(rows, cells, shown, splits)

@@ -103,7 +103,7 @@ def test_parts_are_joined_and_what_is_added_is_weighed():
     ("name", "message"),
     [
         ("surf", "'surf' is unknown; expected random-3layers"),
-        ("alexnet", "unknown"),
+        ("alexnet", "unknown.*a network is known by the name .*--network NAME=FILE"),
         ("onnx", "unknown"),
         ("ddsfl-4layers", "unknown"),
         ("ddsfl-2layers:none", f"expected dN or one of {', '.join(VARIANTS)}"),

@@ -110,7 +110,10 @@ def _part(name: str, networks: NetworkFiles) -> Settings:
     if match is None:
         learned = ", ".join(f"{kind}-3layers" for kind in LEARNING)
         known = [*PRESETS, *(key for key, value in DESCRIPTORS.items() if value.kind != "deep"), *networks]
-        raise ValueError(f"method {name!r} is unknown; expected {learned} or {', '.join(known)}.")
+        raise ValueError(
+            f"method {name!r} is unknown; expected {learned} or {', '.join(known)}; "
+            "a network is known by the name that its file is given by (--network NAME=FILE)."
+        )
     return _learned(match[1], int(match[2]), match[3])
 
 
