@@ -26,7 +26,7 @@ from ddsfl.settings import Settings
 #: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
 #: gamma comes before it. The weights are for inputs of unit mean energy.
 GRIDS: Mapping[str, tuple[float, ...]] = {
-    "xi": (0.0, 0.001, 0.01),
+    "xi": (0.0, 0.005, 0.015, 0.05),
     "lambda1": (0.0, 0.003, 0.01, 0.03),
     "gamma": (0.0, 0.01, 0.03, 0.1),
     "lambda2": (0.0, 0.001, 0.01),
