@@ -163,14 +163,16 @@ def test_order_of_the_steps(scene: Scene) -> None:
     assert learned.n_iter == 4 + 2 * 7
 
 
-def test_sparsity_visits_patches_spread_evenly_over_all() -> None:
-    X = torch.from_numpy(np.random.default_rng(5).normal(size=(10, 3)))
+def test_sparsity_and_denoising_visit_patches_spread_evenly_over_all() -> None:
+    rng = np.random.default_rng(5)
+    X, near = (torch.from_numpy(rng.normal(size=shape)) for shape in ((10, 3), (10, 2, 3)))
     nobody, groups = torch.zeros(10, 0, dtype=torch.bool), torch.arange(10)
-    weights = Weights(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
+    weights = Weights(0.0, 0.5, 1.0, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
     W = torch.eye(3, dtype=torch.float64)
-    objective = Objective(weights, X, None, nobody, groups, sparse_patches=4)
-    expected = oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6)
-    assert float(objective(W).value) == pytest.approx(expected)
+    found = Objective(weights, X, near, nobody, groups, sparse_patches=4)(W).terms
+    assert float(found["sparsity"]) == pytest.approx(oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6))
+    expected = 0.5 * oracle.denoising(W.numpy(), X[::3].numpy(), near[::3].numpy(), 1e-6)
+    assert float(found["denoising"]) == pytest.approx(expected)
 
 
 @pytest.mark.cuda

@@ -54,7 +54,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     round_iter : L-BFGS steps of a round, at most.
     sharing_threshold : a class activates no more filters once its reconstruction error is below this
         part of its energy.
-    sparse_patches : patches that the sparsity term visits at most, evenly spread over all.
+    sparse_patches : patches that the sparsity and denoising terms visit at most, evenly spread over all.
     smoothing : eps of sqrt(z^2 + eps), which stands for |z| while learning.
     tolerance : a round that changes the filters by less than this (relative, Frobenius norm) and
         the sharing not at all is the last one.

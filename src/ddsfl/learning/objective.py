@@ -49,8 +49,8 @@ class Objective:
     spatial : (N, M, P) spatial neighbours, needed if ``weights.xi`` is above 0.
     membership : (N, C) bool; patches of at least one class take part in the class terms.
     groups : (N,) int64, the image of each patch.
-    sparse_patches : patches that the sparsity term visits at most, evenly spread over X. Reconstruction
-        knows all patches by their second moments; this term alone grows with their number.
+    sparse_patches : patches that the sparsity term and the denoising term visit at most, evenly spread over
+        X. Reconstruction knows all patches by their second moments; these two alone grow with their number.
     """
 
     def __init__(
@@ -62,8 +62,10 @@ class Objective:
         groups: Tensor,
         sparse_patches: int = 100_000,
     ) -> None:
-        self.weights, self.X, self.spatial = weights, X, spatial
-        self.sparse_X = X[:: -(-len(X) // sparse_patches)].contiguous()
+        self.weights = weights
+        visited = slice(None, None, -(-len(X) // sparse_patches))
+        self.sparse_X = X[visited].contiguous()
+        self.spatial = None if spatial is None else spatial[visited].contiguous()
         self.S = terms.second_moments(X) if weights.reconstruction > 0 else None
         labelled = membership.any(1)
         self.labelled_X = X if labelled.all() else X[labelled]
@@ -82,7 +84,7 @@ class Objective:
         if self.S is not None:
             add("reconstruction", w.reconstruction, terms.reconstruction(W, self.S))
         if w.xi > 0 and self.spatial is not None:
-            add("denoising", w.xi, terms.denoising(W, self.X, self.spatial, w.eps))
+            add("denoising", w.xi, terms.denoising(W, self.sparse_X, self.spatial, w.eps))
         if w.lambda1 > 0:
             with tensor_cores(W):
                 add("sparsity", w.lambda1, terms.sparsity(W, self.sparse_X, w.eps))
