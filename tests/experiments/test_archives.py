@@ -12,8 +12,8 @@ from ddsfl.experiments.archives import ArchiveError, unpack
 FILES = {"Images/bar/1.jpg": b"one", "Images/pub/ü.jpg": b"two", "list.txt": b""}
 
 
-def write_tar(path, files, mode="w", **fields):
-    with tarfile.open(path, mode) as archive:
+def write_tar(path, files, opening="w", **fields):
+    with tarfile.open(path, opening) as archive:
         for name, payload in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(payload)
@@ -49,6 +49,21 @@ def test_archives_of_all_kinds_are_unpacked_and_leave_nothing_else(tmp_path, mod
     assert unpack(path, tmp_path / "to") == 3
     assert files_in(tmp_path / "to") == FILES
     assert sorted(entry.name for entry in (tmp_path / "to").iterdir()) == ["Images", "list.txt"]
+
+
+def test_of_a_tar_only_names_and_bytes_are_taken(tmp_path):
+    path = write_tar(tmp_path / "a", FILES, mode=0o4000)
+    with tarfile.open(path, "a") as archive:
+        folder = tarfile.TarInfo("empty")
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1000
+        archive.addfile(folder)
+    unpack(path, tmp_path / "to")
+    usual = tmp_path / "usual"
+    usual.mkdir()
+    (usual / "file").touch()
+    assert (tmp_path / "to" / "empty").stat().st_mode == usual.stat().st_mode
+    for name in FILES:
+        assert (tmp_path / "to" / name).stat().st_mode == (usual / "file").stat().st_mode
 
 
 def test_folders_that_are_there_are_filled_and_files_replaced(tmp_path):
