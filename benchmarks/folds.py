@@ -1,13 +1,19 @@
 """Settings side by side on folds of training images: each layer alone and layers together.
 
-    python -m benchmarks.folds FOLDER --candidates FILE --out FILE [--folds 4] [--train 70] [--scratch DIR]
+    python -m benchmarks.folds FOLDER --dataset scene15 --candidates FILE --out FILE [--folds 4] [--train 70]
 
+FOLDER holds a data set; the folds are drawn from the training images of its first split. Without --dataset
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
 the preset by path; "method": "rica-2layers" among them starts from a method of the tables instead. Folds are
-the same for all; each has a process of its own and takes the candidates in order. What is printed are mean
+the same for all, --jobs of them at a time, and each takes the candidates in order. What is printed are mean
 class accuracies at C = 10, the mean over the folds and the difference from the first candidate, paired by
 fold, with its standard error. The first column joins all blocks with the last at half its weight: a layer
 that takes away from the others may add to them there.
+
+With --once filters and words are learned a single time, from all images without their labels, and only the
+SVM sees folds: many folds cost as much as one. Candidates with class terms are refused. The standard error
+printed is then that of the folds alone, whose images overlap; with a few hundred images differences of a
+point are noise all the same.
 """
 
 from __future__ import annotations
@@ -18,46 +24,65 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+import ddsfl
 from benchmarks.agreement import accuracy
-from ddsfl import SceneClassifier
-from ddsfl.compute.stages import write_whole
+from ddsfl.compute.stages import Stages, write_whole
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.protocols import Split, random_splits
+from ddsfl.experiments.protocols import Split, protocol, random_splits
+from ddsfl.fitting import Fit
 from ddsfl.images.folders import find_images
 from ddsfl.images.reading import ImageList
+from ddsfl.keys import StageKeys
+from ddsfl.learning.labels import indicators, read_targets
+from ddsfl.networks import find_networks
+from ddsfl.presets import preset
+from ddsfl.settings import Settings
 
 #: Folds differ from the splits of the tables, which have seeds from 0.
 SEED = 5
 
 
-def scores_of(
-    images: ImageList,
-    labels: list[str],
-    fold: Split,
-    preset: str,
-    changes: Mapping[str, Any],
-    device: str,
-    stages: Path | None,
-) -> dict[str, float]:
-    """Mean class accuracy of each block and of each set of blocks, "all" last, in percent."""
-    names = np.array(labels)
+def settings_of(name: str, changes: Mapping[str, Any]) -> Settings:
+    """Return preset ``name`` with changes, or the method among them with the others."""
     changes = dict(changes)
-    if "method" in changes:
-        changes = method(changes.pop("method")).change(changes).to_json()
-    model = SceneClassifier(preset, changes=changes, device=device, random_state=0)
-    model.fit(images.subset(fold.train), names[fold.train], checkpoints=stages)
-    vectors = model.block_vectors(images)
-    grams = {name: rows @ rows.T for name, rows in vectors.items()}
-    scores = {}
+    start = method(changes.pop("method")) if "method" in changes else preset(name)
+    return start.change(changes)
+
+
+def products_of(
+    settings: Settings, learning: ImageList, labels: list[str], images: ImageList, stages: Path | None
+) -> dict[str, Tensor]:
+    """Return, by block, the inner products of the vectors of ``images``; ``learning`` are learned from."""
+    _, targets, _ = read_targets(labels)
+    keys = StageKeys(settings, learning, targets, 0, find_networks(settings), ddsfl.__version__)
+    fit = Fit(
+        settings,
+        learning,
+        targets,
+        indicators(targets, len(set(labels))),
+        0,
+        "auto",
+        Stages(stages, key=keys),
+    )
+    sources = fit.learn_sources()
+    codings = fit.learn_codings(sources)
+    vectors = replace(fit, images=images, stages=Stages()).encode(sources, codings)
+    return {block.name: rows @ rows.T for block, rows in zip(settings.blocks, vectors)}
+
+
+def scores_of(grams: Mapping[str, Tensor], labels: list[str], fold: Split) -> dict[str, float]:
+    """Mean class accuracy of each block and of each set of blocks, "all" last, in percent."""
+    names, scores = np.array(labels), {}
     if len(grams) > 1:
         *others, last = grams.values()
         scores["last at half"] = accuracy(torch.stack([*others, last / 4]).sum(0), names, fold)
@@ -68,36 +93,89 @@ def scores_of(
     return scores
 
 
-def run_fold(
-    number: int,
-    folder: str,
-    n_train: int,
-    n_folds: int,
-    preset: str,
-    candidates: dict[str, Any],
-    out: Path,
-    scratch: Path | None,
-) -> None:
-    """Score all candidates on one fold; those already in its file are not run again."""
-    found = find_images(folder)
-    labels = [str(label) for label in found.labels]
-    fold = random_splits(labels, n_train=n_train, n_splits=n_folds, seed=SEED)[number]
-    images = ImageList(found.paths, min_side=64)
+def training_images(folder: str, dataset: str | None) -> tuple[list[Path], list[str]]:
+    """Return paths and labels of the images that may be looked at: no test image of the first split."""
+    if dataset is None:
+        found, kept = find_images(folder), None
+    else:
+        found, splits = protocol(dataset).read(folder)
+        kept = splits[0].train
+    chosen = range(len(found.paths)) if kept is None else kept
+    return [Path(found.paths[index]) for index in chosen], [str(found.labels[index]) for index in chosen]
+
+
+def pictures(paths: list[Path], settings: Settings) -> ImageList:
+    """Return the images as the settings ask for them, decoded once."""
+    images = ImageList(paths, min_side=settings.min_side, colour=settings.colour)
     images.read_all()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    path = out.with_suffix(f".fold{number + 1}.json")
-    done = json.loads(path.read_text()) if path.exists() else {}
-    for name, changes in candidates.items():
-        if name in done and done[name]["changes"] == changes:
-            continue
+    return images
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared on which images; `on_fold` and `once` are the two ways, each a process's work."""
+
+    folder: str
+    dataset: str | None
+    preset: str
+    candidates: dict[str, Any]
+    n_folds: int
+    n_train: int
+    out: Path
+    scratch: Path | None
+
+    def read(self) -> tuple[list[Path], list[str], list[Split]]:
+        """Return paths, labels and folds, the same in every process."""
+        paths, labels = training_images(self.folder, self.dataset)
+        return paths, labels, random_splits(labels, n_train=self.n_train, n_splits=self.n_folds, seed=SEED)
+
+    def on_fold(self, number: int) -> None:
+        """Score all candidates on one fold; those already in its file are not run again."""
+        paths, labels, folds = self.read()
+        fold, path = folds[number], self.fold_path(number)
+        names = [labels[index] for index in fold.train]
+        stages = None if self.scratch is None else self.scratch / f"fold{number + 1}"
+        done = json.loads(path.read_text()) if path.exists() else {}
+        for name, changes in self.candidates.items():
+            if name in done and done[name]["changes"] == changes:
+                continue
+            start, commit = time.perf_counter(), current_commit()
+            settings = settings_of(self.preset, changes)
+            images = pictures(paths, settings)
+            grams = products_of(settings, images.subset(fold.train), names, images, stages)
+            found = self.entry(changes, start, commit, scores_of(grams, labels, fold))
+            done[name] = found
+            write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
+            print(f"fold {number + 1}, {name} ({found['seconds']:.0f} s): {shown(found)}", flush=True)
+
+    def once(self, name: str) -> list[dict[str, Any]]:
+        """Learn one candidate, which must not ask for labels, from all images; score it on each fold."""
+        changes, (paths, labels, folds) = self.candidates[name], self.read()
+        settings = settings_of(self.preset, changes)
+        if any(layer.bank and (layer.bank["gamma"] or layer.bank["eta"]) for layer in settings.layers):
+            raise SystemExit(
+                f"--once: candidate {name!r} has class terms; its filters would know the labels."
+            )
         start, commit = time.perf_counter(), current_commit()
-        stages = None if scratch is None else scratch / f"fold{number + 1}"
-        scores = scores_of(images, labels, fold, preset, changes, device, stages)
+        images = pictures(paths, settings)
+        grams = products_of(settings, images, labels, images, self.scratch)
+        found = [self.entry(changes, start, commit, scores_of(grams, labels, fold)) for fold in folds]
+        print(f"{name} ({found[-1]['seconds']:.0f} s), fold 1: {shown(found[0])}", flush=True)
+        return found
+
+    def fold_path(self, number: int) -> Path:
+        """Return the file of one fold, beside the file of all."""
+        return self.out.with_suffix(f".fold{number + 1}.json")
+
+    @staticmethod
+    def entry(changes: Any, start: float, commit: str | None, scores: dict[str, float]) -> dict[str, Any]:
+        """Return what is kept of one candidate on one fold."""
         seconds = round(time.perf_counter() - start, 1)
-        done[name] = {"changes": changes, "scores": scores, "seconds": seconds, "commit": commit}
-        write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
-        shown = ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
-        print(f"fold {number + 1}, {name} ({seconds:.0f} s): {shown}", flush=True)
+        return {"changes": changes, "scores": scores, "seconds": seconds, "commit": commit}
+
+
+def shown(entry: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value:.1f}" for key, value in entry["scores"].items())
 
 
 def report(folds: list[dict[str, Any]]) -> str:
@@ -127,28 +205,33 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--candidates", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--dataset", help="whose protocol says which images train")
     parser.add_argument("--folds", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--train", type=int, default=70)
     parser.add_argument("--preset", default="paper")
+    parser.add_argument("--once", action="store_true", help="learn each candidate once, without labels")
     parser.add_argument("--scratch", type=Path, help="stages that candidates share, some GB")
     given = parser.parse_args()
-    candidates = json.loads(given.candidates.read_text())
-    run = partial(
-        run_fold,
-        folder=given.folder,
-        n_train=given.train,
-        n_folds=given.folds,
-        preset=given.preset,
-        candidates=candidates,
-        out=given.out,
-        scratch=given.scratch,
+    work = Comparison(
+        given.folder,
+        given.dataset,
+        given.preset,
+        json.loads(given.candidates.read_text()),
+        given.folds,
+        given.train,
+        given.out,
+        given.scratch,
     )
-    with ProcessPoolExecutor(given.folds, mp_context=get_context("spawn")) as pool:
-        list(pool.map(run, range(given.folds)))
-    folds = [
-        json.loads(given.out.with_suffix(f".fold{number + 1}.json").read_text())
-        for number in range(given.folds)
-    ]
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        if given.once:
+            by_name = dict(zip(work.candidates, pool.map(work.once, work.candidates)))
+            folds = [
+                {name: found[number] for name, found in by_name.items()} for number in range(given.folds)
+            ]
+        else:
+            list(pool.map(work.on_fold, range(given.folds)))
+            folds = [json.loads(work.fold_path(number).read_text()) for number in range(given.folds)]
     write_whole(given.out, (json.dumps(folds, indent=1) + "\n").encode())
     print(report(folds))
 
