@@ -128,9 +128,10 @@ def test_fewer_samples_are_the_first_of_more(sources):
     assert torch.equal(torch.cat(few), first_samples(many, 10))
     assert torch.equal(torch.cat(many), first_samples(many, 40))
     [every] = sources["sift"].describe([IMAGES[1]])
-    rows = {tuple(row.tolist()) for row in every.vectors}
-    assert {tuple(row.tolist()) for row in few[1]} <= rows
-    assert len({tuple(row.tolist()) for row in few[1]}) == 3
+    # An image alone and an image in a batch may round differently, by the kind of processor.
+    distances = (few[1][:, None] - every.vectors).abs().amax(dim=2)
+    assert distances.amin(dim=1).max() < 1e-6
+    assert len(distances.argmin(dim=1).unique()) == 3
 
 
 def test_gaussians_ask_for_more_samples_than_words():

@@ -64,11 +64,12 @@ class StageKeys:
         return [every, plain(self.settings.classifier), self.labels, self.seed]
 
     def _layers(self, number: int) -> Any:
-        return [plain(self.settings.layers[:number]), self.images, self.labels, self.seed]
+        learned = [{**plain(layer), "signs": None} for layer in self.settings.layers[:number]]
+        return [learned, self.images, self.labels, self.seed]
 
     def _source(self, name: str, output: int) -> Any:
         if name == "stack":
-            return self._layers(output + 1)
+            return [*self._layers(output + 1), self.settings.layers[output].signs]
         parameters = plain(self.settings.source(name))
         if name not in self.networks:
             return [parameters, self.images]

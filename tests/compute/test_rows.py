@@ -38,6 +38,33 @@ TIGHT = {"rtol": 1e-4, "atol": 1e-5}
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+@pytest.mark.parametrize(("count", "width", "n_filters"), [(1, 3, 1), (37, 256, 400), (130, 65, 33)])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_signs_stand_beside_the_responses(device, count, width, n_filters, shifted):
+    rows = torch.randn(count, width, device=device)
+    filters = torch.randn(n_filters, width, device=device) / width
+    offset = torch.randn(n_filters, device=device) / width if shifted else None
+    responses = respond(rows, filters, offset, keep_signs=True)
+    signed = rows.double() @ filters.double().T - (0 if offset is None else offset.double())
+    exactness = {"rtol": 1e-3, "atol": 2e-3} if device == "cuda" else TIGHT
+    torch.testing.assert_close(responses.absolute().double(), signed.abs(), **exactness)
+    for every in (1, 2):
+        chosen = torch.arange(0, count, every, device=device)
+        expected = torch.cat([signed[chosen].abs(), 0.4 * signed[chosen]], dim=1)
+        expected /= expected.norm(dim=1, keepdim=True)
+        room = torch.full((len(chosen), 2 * n_filters), torch.nan, device=device)
+        assert unit_rows(responses, chosen, room, 0.4) is room
+        loose = {"rtol": 1e-2, "atol": 1e-2} if device == "cuda" else TIGHT
+        torch.testing.assert_close(room.double(), expected, **loose)
+
+
+def test_signs_that_are_gone_are_missed():
+    responses = respond(torch.ones(2, 3), torch.ones(4, 3))
+    with pytest.raises(ValueError, match="signs of these responses are gone"):
+        unit_rows(responses, torch.arange(2), torch.empty(2, 8), 0.5)
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_rows_of_zeros_stay_zero_and_no_rows_are_no_error(device):
     responses = Responses(torch.zeros(2, 5, device=device), None)
     assert not rectified(responses).any()

@@ -1,5 +1,7 @@
 """The dense forward pass against loops, and whether things come out where they went in."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -84,6 +86,25 @@ def test_descriptors_have_unit_length_and_the_paper_s_counts():
             expected += max(0, (height - field) // layer.step + 1) * max(0, (width - field) // layer.step + 1)
         assert len(found) == expected
         torch.testing.assert_close(found.vectors.norm(dim=1), torch.ones(len(found)))
+
+
+def test_signs_tell_light_on_dark_from_dark_on_light_and_leave_the_layers_above_alone():
+    kept = tuple(dataclasses.replace(layer, signs=0.5) for layer in LAYERS)
+    image = noise((80, 91))
+    plain, signed = random_stack().describe([image]), random_stack(kept).describe([image])
+    for without, found in zip(plain, signed):
+        width = without.vectors.shape[1]
+        magnitudes, signs = found.vectors[:, :width], found.vectors[:, width:]
+        torch.testing.assert_close(magnitudes * 1.25**0.5, without.vectors)
+        torch.testing.assert_close(signs.abs() * 2, magnitudes)
+        assert 0.2 < (signs < 0).float().mean() < 0.8
+        torch.testing.assert_close(found.positions, without.positions)
+
+    stack = random_stack(kept)
+    stack.learned_[0].space.mean.zero_()  # else a negative is not quite its opposite
+    [found], [negative] = (stack.describe([each], [0]) for each in (image, 255 - image))
+    torch.testing.assert_close(negative.vectors[:, :width], found.vectors[:, :width], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(negative.vectors[:, width:], -found.vectors[:, width:], atol=1e-5, rtol=1e-4)
 
 
 def test_a_scale_at_which_the_image_is_smaller_than_the_field_gives_nothing():

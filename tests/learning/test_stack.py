@@ -1,5 +1,7 @@
 """FilterStack learns every layer, the same twice, and says what is wrong with its input."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -159,10 +161,13 @@ def test_an_unknown_selector_is_named():
 
 
 @pytest.mark.cuda
-def test_cuda_describes_as_the_cpu_does(fitted):
-    other = stack(device="cuda")
-    other.learned_ = fitted.learned_
-    for here, there in zip(fitted.describe(IMAGES), other.describe(IMAGES)):
+@pytest.mark.parametrize("signs", [0.0, 0.5])
+def test_cuda_describes_as_the_cpu_does(fitted, signs):
+    layers = [replace(layer, signs=signs) for layer in LAYERS]
+    stacks = [stack(layers, device=device) for device in ("cpu", "cuda")]
+    for each in stacks:
+        each.learned_ = fitted.learned_
+    for here, there in zip(*(each.describe(IMAGES) for each in stacks)):
         torch.testing.assert_close(here.vectors, there.vectors.cpu(), atol=1e-3, rtol=1e-3)
         torch.testing.assert_close(here.positions, there.positions.cpu())
 

@@ -25,18 +25,29 @@ def rectify_rows(X, offset, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
-def normalise_rows(X, offset, rows, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
-    """Write |x - offset| of unit length for chosen rows, one a program."""
+def normalise_rows(
+    X, offset, rows, out, signs, stretch, D,
+    SHIFTED: tl.constexpr, SIGNED: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Write |x - offset| of unit length for chosen rows, one a program.
+
+    SIGNED writes signs (x - offset) beside it; together they are ``stretch`` times as long.
+    """
     row = tl.program_id(0).to(tl.int64)
     source = tl.load(rows + row)
     at = tl.arange(0, WIDE)
     inside = at < D
     x = tl.load(X + source * D + at, mask=inside, other=0.0)
     if SHIFTED:
-        x = tl.abs(x - tl.load(offset + at, mask=inside, other=0.0))
+        x = x - tl.load(offset + at, mask=inside, other=0.0)
     x = tl.where(inside, x, 0.0)
     length = tl.maximum(tl.sqrt(tl.sum(x * x, 0)), 1.0e-12)
-    tl.store(out + row * D + at, x / length, mask=inside)
+    if SIGNED:
+        unit = x / (length * stretch)
+        tl.store(out + row * 2 * D + at, tl.abs(unit), mask=inside)
+        tl.store(out + row * 2 * D + D + at, unit * signs, mask=inside)
+    else:
+        tl.store(out + row * D + at, tl.abs(x) / length, mask=inside)
 
 
 @triton.jit

@@ -18,7 +18,10 @@ from ddsfl.compute.fused import has_kernels
 
 
 class Responses(NamedTuple):
-    """Responses |values - offset| (N, D); the last step is left to whoever reads them."""
+    """Responses |values - offset| (N, D); the last step is left to whoever reads them.
+
+    Without an offset the values are absolute already and their signs are gone.
+    """
 
     values: Tensor
     offset: Tensor | None
@@ -26,6 +29,13 @@ class Responses(NamedTuple):
     def absolute(self) -> Tensor:
         """Return |values - offset|."""
         return self.values if self.offset is None else (self.values - self.offset).abs_()
+
+    def signed(self, rows: Tensor) -> Tensor:
+        """Return values - offset of some ``rows`` (R,), rising and different."""
+        if self.offset is None:
+            raise ValueError("the signs of these responses are gone; expected respond(keep_signs=True).")
+        chosen = self.values if len(rows) == len(self.values) else self.values.index_select(0, rows)
+        return chosen - self.offset
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
@@ -61,13 +71,15 @@ def tensor_cores(like: Tensor) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def respond(rows: Tensor, filters: Tensor, offset: Tensor | None = None) -> Responses:
+def respond(
+    rows: Tensor, filters: Tensor, offset: Tensor | None = None, *, keep_signs: bool = False
+) -> Responses:
     """Return the responses of filters (D, P) to rows (N, P), with ``offset`` (D,) to be subtracted.
 
     >>> respond(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0]])).absolute()
     tensor([[1.]])
     """
-    if has_kernels(filters):
+    if keep_signs or has_kernels(filters):
         offset = filters.new_zeros(len(filters)) if offset is None else offset
         return Responses(product(rows, filters), offset)
     if offset is None:
@@ -98,16 +110,25 @@ def rectified(responses: Responses) -> Tensor:
     return out
 
 
-def unit_rows(responses: Responses, rows: Tensor, out: Tensor) -> Tensor:
+def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.0) -> Tensor:
     """Write the responses of some different ``rows`` (R,), rising, each of unit length, into ``out`` (R, D).
 
-    Rows of zeros stay zero.
+    With ``signs`` above 0 ``out`` has 2 D columns: the responses, and beside them ``signs`` times the values
+    whose magnitudes they are. Rows of zeros stay zero.
 
     >>> responses = Responses(torch.tensor([[0.0, 1.0], [3.0, 4.0]]), None)
     >>> unit_rows(responses, torch.tensor([1]), torch.empty(1, 2))
     tensor([[0.6000, 0.8000]])
     """
     values, offset = responses
+    if not has_kernels(values) and signs:
+        chosen = responses.signed(rows)
+        lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
+        chosen /= lengths.mul_((1 + signs**2) ** 0.5)
+        width = chosen.shape[1]
+        torch.abs(chosen, out=out[:, :width])
+        torch.mul(chosen, signs, out=out[:, width:])
+        return out
     if not has_kernels(values):
         chosen = responses.absolute()
         if len(rows) < len(chosen):  # else all of them, in their order
@@ -119,8 +140,8 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor) -> Tensor:
     if len(rows):
         width = values.shape[1]
         row_kernels.normalise_rows[(len(rows),)](
-            values, values if offset is None else offset, rows, out, width,
-            SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
+            values, values if offset is None else offset, rows, out, float(signs), (1 + signs**2) ** 0.5,
+            width, SHIFTED=offset is not None, SIGNED=signs > 0, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
 

@@ -43,6 +43,9 @@ class Layer:
     grid : distance between the responses of the layer below that are pooled (unused by layer 1).
     pool : side of the pooling window, in responses of the layer below (unused by layer 1).
     patches_per_image : inputs drawn from each training image.
+    signs : how much of the sign of its responses a descriptor keeps. With 0 it is |W x|, as in the paper;
+        above, |W x| and ``signs`` W x side by side, so that light on dark differs from dark on light. The
+        layer above sees magnitudes alone.
     n_spatial : spatial neighbours drawn for each input when the bank's ``xi`` is above zero.
     bank : parameters of the layer's FilterBank; None, for the last layer, learns no filters: its
         descriptors are the pooled responses of the layer below.
@@ -59,6 +62,7 @@ class Layer:
     pool: int = 7
     patches_per_image: int = 400
     n_spatial: int = 4
+    signs: float = 0.0
     bank: Mapping[str, Any] | None = dataclasses.field(default_factory=dict)
     exemplars: Mapping[str, Any] | None = dataclasses.field(
         default_factory=lambda: {"method": "nearest", "fraction": 0.1}
@@ -142,8 +146,8 @@ class ForwardPass:
     def descriptors(self, index: int, stride: int, room: Tensor) -> tuple[Tensor, Cells]:
         """Return the responses within the images, each of unit length (T, D), and their cells.
 
-        Of a layer without filters the raw inputs (T, P), as they are. They are written into the first rows
-        of ``room``.
+        With ``signs`` they have 2 D values. Of a layer without filters the raw inputs (T, P), as they are.
+        They are written into the first rows of ``room``.
         """
         if self.layers[index].bank is None:
             raw, cells = self.inputs(index, stride)
@@ -151,7 +155,7 @@ class ForwardPass:
         (_, rows, columns), responses = self._grid(index, stride)
         cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
         places = (cells.images * rows + cells.rows) * columns + cells.columns
-        return unit_rows(responses, places, room[: len(places)]), cells
+        return unit_rows(responses, places, room[: len(places)], self.layers[index].signs), cells
 
     def inputs(self, index: int, stride: int) -> tuple[Tensor, Cells]:
         """Return the raw inputs (T, P) of a layer above the first within the images, and their cells."""
@@ -199,7 +203,8 @@ class ForwardPass:
         if min(self.batch.pixels.shape[2:]) < field:
             return self._no_responses(index)
         shape, patches = normalised_patches(self.batch.pixels, field, stride)
-        return Grid(shape, respond(patches, *self.learned[index].folded))
+        keep_signs = self.layers[index].signs > 0
+        return Grid(shape, respond(patches, *self.learned[index].folded, keep_signs=keep_signs))
 
     def _upper_responses(self, index: int, stride: int) -> Grid:
         learned, every = self.learned[index], self._cells_a_stride(index, stride)
@@ -211,11 +216,13 @@ class ForwardPass:
         cells = grid_cells(counts.expand(n_images, 2), self.batch.pixels.device)
         pooled = self._pooled_below(index, every)
         raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
-        return Grid((n_images, rows, columns), respond(learned.enter(raw), learned.filters))
+        keep_signs = self.layers[index].signs > 0
+        responses = respond(learned.enter(raw), learned.filters, keep_signs=keep_signs)
+        return Grid((n_images, rows, columns), responses)
 
     def _no_responses(self, index: int) -> Grid:
         nothing = self.batch.pixels.new_zeros(0, len(self.learned[index].filters))
-        return Grid((len(self.batch.shapes), 0, 0), Responses(nothing, None))
+        return Grid((len(self.batch.shapes), 0, 0), Responses(nothing, nothing.new_zeros(nothing.shape[1])))
 
     def _padded_counts(self, index: int, stride: int) -> Tensor:
         """Return (1, 2): rows and columns of fields of layer ``index`` that fit the padded images."""

@@ -188,8 +188,10 @@ class FilterStack(BaseEstimator):
         layer, field = self.layers[index], spanned_field(self.layers, index)
         scaled = [scaled_shapes(batch.shapes, scale) for scale in range(layer.n_scales)]
         count = sum(int(grid_counts(shapes, field, layer.step).prod(dim=1).sum()) for shapes in scaled)
-        width = len(self.learned_[index].filters) if layer.bank is not None else 0
-        width = width or 4 * len(self.learned_[index - 1].filters)
+        if layer.bank is None:
+            width = 4 * len(self.learned_[index - 1].filters)
+        else:
+            width = len(self.learned_[index].filters) * (2 if layer.signs else 1)
         return batch.pixels.new_empty(count, width)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
