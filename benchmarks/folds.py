@@ -132,7 +132,7 @@ class Comparison:
     def on_fold(self, number: int) -> None:
         """Score all candidates on one fold; those already in its file are not run again."""
         paths, labels, folds = self.read()
-        fold, path = folds[number], self.fold_path(number)
+        fold, path = folds[number], self.path("fold", number)
         names = [labels[index] for index in fold.train]
         stages = None if self.scratch is None else self.scratch / f"fold{number + 1}"
         done = json.loads(path.read_text()) if path.exists() else {}
@@ -148,24 +148,31 @@ class Comparison:
             write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
             print(f"fold {number + 1}, {name} ({found['seconds']:.0f} s): {shown(found)}", flush=True)
 
-    def once(self, name: str) -> list[dict[str, Any]]:
-        """Learn one candidate, which must not ask for labels, from all images; score it on each fold."""
-        changes, (paths, labels, folds) = self.candidates[name], self.read()
-        settings = settings_of(self.preset, changes)
-        if any(layer.bank and (layer.bank["gamma"] or layer.bank["eta"]) for layer in settings.layers):
-            raise SystemExit(
-                f"--once: candidate {name!r} has class terms; its filters would know the labels."
-            )
-        start, commit = time.perf_counter(), current_commit()
-        images = pictures(paths, settings)
-        grams = products_of(settings, images, labels, images, self.scratch)
-        found = [self.entry(changes, start, commit, scores_of(grams, labels, fold)) for fold in folds]
-        print(f"{name} ({found[-1]['seconds']:.0f} s), fold 1: {shown(found[0])}", flush=True)
-        return found
+    def once(self, number: int) -> dict[str, Any]:
+        """Learn one candidate from all images and score it on each fold, unless its file has that."""
+        (name, changes), path = list(self.candidates.items())[number], self.path("candidate", number)
+        paths, labels, folds = self.read()
+        done = json.loads(path.read_text()).get(name, []) if path.exists() else []
+        if len(done) != len(folds) or done[0]["changes"] != changes:
+            start, commit = time.perf_counter(), current_commit()
+            settings = settings_of(self.preset, changes)
+            images = pictures(paths, settings)
+            grams = products_of(settings, images, labels, images, self.scratch)
+            done = [self.entry(changes, start, commit, scores_of(grams, labels, fold)) for fold in folds]
+            write_whole(path, (json.dumps({name: done}, indent=1) + "\n").encode())
+            print(f"{name} ({done[-1]['seconds']:.0f} s), fold 1: {shown(done[0])}", flush=True)
+        return {name: done}
 
-    def fold_path(self, number: int) -> Path:
-        """Return the file of one fold, beside the file of all."""
-        return self.out.with_suffix(f".fold{number + 1}.json")
+    def refuse_class_terms(self) -> None:
+        """End the program if the filters of a candidate would know the labels of what they are tried on."""
+        for name, changes in self.candidates.items():
+            for layer in settings_of(self.preset, changes).layers:
+                if layer.bank and (layer.bank["gamma"] or layer.bank["eta"]):
+                    raise SystemExit(f"--once: candidate {name!r} has class terms: its filters know labels.")
+
+    def path(self, kind: str, number: int) -> Path:
+        """Return the file of one fold or candidate, beside the file of all."""
+        return self.out.with_suffix(f".{kind}{number + 1}.json")
 
     @staticmethod
     def entry(changes: Any, start: float, commit: str | None, scores: dict[str, float]) -> dict[str, Any]:
@@ -223,15 +230,19 @@ def main() -> None:
         given.out,
         given.scratch,
     )
+    if given.once:
+        work.refuse_class_terms()
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         if given.once:
-            by_name = dict(zip(work.candidates, pool.map(work.once, work.candidates)))
+            found = dict(
+                pair for part in pool.map(work.once, range(len(work.candidates))) for pair in part.items()
+            )
             folds = [
-                {name: found[number] for name, found in by_name.items()} for number in range(given.folds)
+                {name: scores[number] for name, scores in found.items()} for number in range(given.folds)
             ]
         else:
             list(pool.map(work.on_fold, range(given.folds)))
-            folds = [json.loads(work.fold_path(number).read_text()) for number in range(given.folds)]
+            folds = [json.loads(work.path("fold", number).read_text()) for number in range(given.folds)]
     write_whole(given.out, (json.dumps(folds, indent=1) + "\n").encode())
     print(report(folds))
 
