@@ -70,7 +70,7 @@ def test_other_settings_share_what_they_have_in_common(fused, tmp_path):
         ({"layers.1.bank.eta": 0.2}, {"layer2"}),
         ({"layers.bank.eta": 0.2}, {"layer1", "layer2"}),
         ({"blocks.1.coding.n_words": 9}, {"layer2.words", "layer2.vectors1"}),
-        ({"layers.0.signs": 0.5}, {"layer1.words", "layer1.vectors1"}),
+        ({"layers.0.signs": 0.25}, {"layer1.words", "layer1.vectors1"}),
         ({"blocks.0.levels": [[1, 1]]}, {"layer1.vectors1"}),
         ({"blocks.0.pooling": "average"}, {"layer1.vectors1"}),
         ({"blocks.0.power": 0.5}, {"layer1.vectors1"}),
