@@ -44,7 +44,7 @@ PAPER = Settings(
 
 #: Some minutes on a laptop: two layers, a coarser grid, fewer filters, patches and words. Layer 2 pools the
 #: very responses that layer 1 is coded from (step 4, grid 4). Descriptors keep half of the responses' signs,
-#: which was worth 1 to 3 points on folds of three image sets (docs/accuracy.md).
+#: which was worth 1 and 2.7 points on folds of two image sets (docs/accuracy.md).
 _QUICK_BANK = {
     "n_filters": 256,
     "gamma": 0.03,  # both chosen on drawn scenes (docs/scenes.md)
