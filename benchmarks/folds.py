@@ -46,7 +46,7 @@ from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.networks import find_networks
 from ddsfl.presets import preset
-from ddsfl.settings import Settings
+from ddsfl.settings import Settings, image_list
 
 #: Folds differ from the splits of the tables, which have seeds from 0.
 SEED = 5
@@ -106,7 +106,7 @@ def training_images(folder: str, dataset: str | None) -> tuple[list[Path], list[
 
 def pictures(paths: list[Path], settings: Settings) -> ImageList:
     """Return the images as the settings ask for them, decoded once."""
-    images = ImageList(paths, min_side=settings.min_side, colour=settings.colour)
+    images = image_list(paths, settings)
     images.read_all()
     return images
 
