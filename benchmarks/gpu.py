@@ -108,10 +108,12 @@ def encoding(images: Sequence[Tensor]) -> None:
         if n_layers == 1:
             some = [images[number] for number in range(0, len(images), max(1, len(images) // 200))]
             rows = sum(len(part) for image in some for part in stack.describe([image])) / len(some)
+            width = stack.describe(some[:1])[0].vectors.shape[1]
             limit = bare(round(rows * 60), 256, 400, torch.float16)
-            limit = (limit + bare(round(rows * 60), 400, 2000, torch.float16)) / 60
+            limit = (limit + bare(round(rows * 60), width, 2000, torch.float16)) / 60
             share = rates["fused"] * limit
-            print(f"  {rows:.0f} descriptors an image; bare half products allow {1 / limit:.0f} images/s")
+            print(f"  {rows:.0f} descriptors of {width} values an image")
+            print(f"  bare half products allow {1 / limit:.0f} images/s")
             print(f"  reached {100 * share:.1f} % of that")
             with plain_path():
                 plain = torch.cat([vectors[0] for _, vectors in encoder.encode(some[:64])])

@@ -46,11 +46,13 @@ def test_variants_change_the_banks_they_name(variant, expected):
     assert changed.blocks == whole.blocks
 
 
-def test_class_terms_in_the_third_layer_alone():
-    found, rica = method("ddsfl-3layers:third-alone"), method("rica-3layers")
-    assert found.layers[:2] == rica.layers[:2]
-    assert found.layers[2].bank == {**PAPER.layers[2].bank, "gamma": 0.01, "eta": 0.02}
-    assert found.layers[2].exemplars == {"method": "nearest", "fraction": 0.3}
+def test_magnitudes_are_the_papers_descriptors_and_weights():
+    found, whole = method("rica-3layers:magnitudes"), method("rica-3layers")
+    assert [layer.signs for layer in whole.layers] == [1.0, 1.0, 1.0]
+    assert [layer.signs for layer in found.layers] == [0.0, 0.0, 0.0]
+    assert [block.weight for block in whole.blocks] == [1.0, 1.0, 0.5]
+    assert [block.weight for block in found.blocks] == [1.0, 1.0, 1.0]
+    assert [layer.bank for layer in found.layers] == [layer.bank for layer in whole.layers]
 
 
 def test_variants_of_exemplars_coding_and_colour():
@@ -91,7 +93,7 @@ def test_parts_are_joined_and_what_is_added_is_weighed():
     assert [(block.name, block.weight) for block in found.blocks] == [
         ("layer1", 1.0),
         ("layer2", 1.0),
-        ("layer3", 1.0),
+        ("layer3", 0.5),
         ("net", "cv"),
     ]
     assert found.sources == {"net": {"method": "onnx", "path": "/there/net.onnx"}}

@@ -92,9 +92,10 @@ def test_components_layers_and_sizes():
     assert [row.paper["scene15"] for row in rows] == [73.52, 79.85, 82.01, 72.69, 82.5, 83.02, 84.19, 84.19]
     layers = {row.method: row.paper["indoor67"] for row in table("layers").rows}
     assert (layers["rica-1layer"], layers["rica-2layers"], layers["rica-3layers"]) == (41.36, 47.89, 47.76)
-    assert len(layers) == 10
+    assert len(layers) == 11
     assert ("rica-3layers", "ddsfl-3layers") in table("layers").pairs
-    assert ("rica-3layers", "ddsfl-3layers:third-alone") in table("layers").pairs
+    assert layers["ddsfl-3layers:magnitudes"] == layers["ddsfl-3layers"] == 52.26
+    assert ("ddsfl-3layers:magnitudes", "ddsfl-3layers") in table("layers").pairs
     assert len(table("bank-size").methods) == 18
     assert bank_method(3, 400) == "ddsfl-3layers"
     assert bank_method(3, 2048) == "ddsfl-3layers:d2048"

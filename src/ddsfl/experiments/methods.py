@@ -25,10 +25,13 @@ FIVE_VIEWS = "five-views"
 
 #: What learns the filters: changes of every layer's bank. RICA takes as many steps as DDSFL in all: steps
 #: alone are worth more than most settings.
-_RICA = {"gamma": 0.0, "eta": 0.0, "max_iter": BANK["max_iter"] + BANK["rounds"] * BANK["round_iter"]}
 LEARNING: Mapping[str, Mapping[str, Any]] = {
     "random": {"gamma": 0.0, "eta": 0.0, "max_iter": 0},
-    "rica": _RICA,
+    "rica": {
+        "gamma": 0.0,
+        "eta": 0.0,
+        "max_iter": BANK["max_iter"] + BANK["rounds"] * BANK["round_iter"],
+    },
     "ddsfl": {},
 }
 
@@ -43,13 +46,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "any-patches": {"layers.exemplars": {"method": "random", "fraction": 0.1}},
     "svm": {"layers.exemplars": {"method": "svm"}},
     "as-printed": {"layers.bank.margin": 1.0, "layers.bank.eta": 1.0},
-    # RICA below, class terms in the third layer alone: the best of many settings on folds of training images
-    "third-alone": {
-        **{f"layers.{lower}.bank.{key}": value for lower in (0, 1) for key, value in _RICA.items()},
-        "layers.2.bank.gamma": 0.01,
-        "layers.2.bank.eta": 0.02,
-        "layers.2.exemplars": {"method": "nearest", "fraction": 0.3},
-    },
+    # what the paper codes and how it joins layers: no signs, all layers alike
+    "magnitudes": {"layers.signs": 0.0, "blocks.weight": 1.0},
     "llc-average": {"blocks.pooling": "average"},
     "vq-max": {"blocks.coding": {"method": "vq", "n_words": LLC["n_words"]}},
     "vq-average": {

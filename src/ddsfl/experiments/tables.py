@@ -162,13 +162,19 @@ def _layers(networks: Sequence[str]) -> TableOfRows:
         for label, each in published.LAYERS.items()
         for number, numbers in enumerate(each, start=1)
     ]
-    alone = f"{_stack('DDSFL', 3)}:third-alone"
-    rows.append(Row("DDSFL, 3 layers, class terms in the third alone", alone, rows[-1].paper))
     pairs = [(_stack("RICA", number), _stack("DDSFL", number)) for number in (1, 2, 3)]
-    pairs.append((_stack("RICA", 3), alone))
     for label in ("RICA", "DDSFL"):
+        plain = f"{_stack(label, 3)}:magnitudes"
+        paper = by_set(published.LAYERS[label][2])
+        rows.append(Row(f"{label}, 3 layers, magnitudes alone, equal weights", plain, paper))
+        pairs.append((plain, _stack(label, 3)))
         pairs += [(_stack(label, number), _stack(label, number + 1)) for number in (1, 2)]
-    return TableOfRows("layers", "Number of layers", tuple(rows), (), tuple(pairs))
+    notes = (
+        "The last two rows are descriptors as the paper has them, |W x| without signs, and a third layer "
+        "that counts as much as the others; preset `paper` keeps signs and gives the third layer half the "
+        "weight.",
+    )
+    return TableOfRows("layers", "Number of layers", tuple(rows), notes, tuple(pairs))
 
 
 def _stack(label: str, n_layers: int) -> str:
