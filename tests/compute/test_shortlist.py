@@ -35,7 +35,7 @@ def drawn(seed, n, d=24, dtype=np.float32):
 @pytest.fixture(scope="module")
 def responses():
     """Descriptors of drawn scenes by learned filters: words, what they were learned from, and others."""
-    scenes, labels = make_scenes(2, random_state=0, size=64)
+    scenes, labels = make_scenes(4, random_state=0, size=64)
     images = [torch.from_numpy(scene)[None] for scene in scenes]
     layer = dataclasses.replace(
         preset("paper").layers[0],
@@ -74,18 +74,21 @@ def test_neighbours_of_random_points_are_found_in_double_precision_too():
     assert (distances.diff(dim=1) >= 0).all()
 
 
-@pytest.mark.parametrize("k", [1, 3, 5])
-def test_a_list_without_slack_holds_what_whole_numbers_put_first(k):
-    words, X = drawn(3, 300, 11), drawn(4, 70, 11)
+@pytest.mark.parametrize(
+    ("n_words", "k"), [(300, 1), (300, 3), (300, 5), (300, 30), (304, 19), (40, 7), (17, 17), (9, 4)]
+)
+def test_a_list_without_slack_holds_what_whole_numbers_put_first(n_words, k):
+    words, X = drawn(3, n_words, 11), drawn(4, 70, 11)
     r, s = 0.11, 0.07  # coarse: many words change places
     _, found = Shortlist(words, r, s, length=k).search(X, k)
     centred = words.numpy() - words.numpy().mean(axis=0)
     b8 = np.rint(centred / s).astype(int)
     x8 = np.rint((X.numpy() - words.numpy().mean(axis=0)) / r).astype(int)
     whole = x8 @ b8.T - np.rint((centred**2).sum(axis=1) / (2 * r * s)).astype(int)
-    first = (whole * 512 + np.arange(300)).argsort(axis=1)[:, ::-1][:, :k]
+    first = (whole * 512 + np.arange(n_words)).argsort(axis=1)[:, ::-1][:, :k]
     np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(first, axis=1))
-    assert recall(found, nearest(X, words, k)[1]) < 1
+    if n_words >= 300:
+        assert recall(found, nearest(X, words, k)[1]) < 1
 
 
 def test_the_learned_list_is_as_short_as_the_recall_allows():

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ddsfl.compute.device import slices
 from ddsfl.compute.products import nearest_by_products
@@ -28,6 +29,9 @@ LARGEST = 127
 #: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
 #: the slowest thread; this many are 8 MB of keys for 2,000 words.
 BLOCK = 1024
+#: Words of which the best is found first: of the words with the L largest keys each is in one of the L groups
+#: with the largest keys, so that most keys are read once and never moved.
+GROUP = 16
 #: Below this many words the exact search is as fast.
 LEAST_WORDS = 256
 #: Ranking longer shortlists exactly would cost what the bytes saved.
@@ -84,12 +88,15 @@ class Shortlist:
         self._centre = words.mean(dim=0)
         self._centred = words - self._centre
         self._offsets = self._centred.square().sum(dim=1) / -2
-        self._bytes = _to_bytes(self._centred / word_scale)
+        # Groups are whole: words of zeros fill the last ones up, behind all others by their keys.
+        padding = -len(words) % GROUP
+        self._bytes = pad(_to_bytes(self._centred / word_scale), (0, 0, 0, padding))
         whole_offsets = (self._offsets.double() / (query_scale * word_scale)).round_()
         # A key is the whole number above the word's own number, so that ordering keys orders words.
-        self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words))))
+        self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words) + padding)))
         numbers = torch.arange(len(words))
-        self._key_offsets = (whole_offsets.long() * self._n_numbers + numbers).int()
+        key_offsets = (whole_offsets.long() * self._n_numbers + numbers).int()
+        self._key_offsets = pad(key_offsets, (0, padding), value=-(2**31))
         longest = float(self._bytes.double().norm(dim=1).max())
         room = 2**31 / self._n_numbers - 1 - float(whole_offsets.abs().max())
         # Cauchy-Schwarz, and half a unit of rounding in each of the d values.
@@ -132,7 +139,7 @@ class Shortlist:
         distances = queries.new_empty(len(queries), k)
         indices = torch.empty(len(queries), k, dtype=torch.int64)
         far = torch.zeros(len(queries), dtype=torch.bool)
-        keys = torch.empty(min(BLOCK, len(queries)), len(self.words), dtype=torch.int32)
+        keys = torch.empty(min(BLOCK, len(queries)), len(self._bytes), dtype=torch.int32)
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for rows in slices(len(queries), BLOCK):
                 centred = queries[rows] - self._centre
@@ -161,14 +168,13 @@ class Shortlist:
         return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
 
     def _best(self, keys: Tensor, pool: ThreadPoolExecutor) -> Tensor:
-        """Return (T, L) the words with the largest keys, in any order; the keys are used up."""
-        n_words = keys.shape[1]
-        # NumPy partitions whole numbers five times faster than topk selects, and lets other threads run.
-        array = keys.numpy()
-        step = -(-len(array) // torch.get_num_threads())
-        parts = [array[rows] for rows in slices(len(array), step)]
-        list(pool.map(lambda part: part.partition(n_words - self.length, axis=1), parts))
-        return (keys[:, n_words - self.length :] & (self._n_numbers - 1)).long()
+        """Return (T, L) the words with the largest keys, in any order."""
+        groups = keys.view(len(keys), GROUP, -1)  # every (M / GROUP)-th word: whole rows are compared
+        n_groups = groups.shape[2]
+        leaders = _largest(groups.amax(dim=1), min(self.length, n_groups), pool)
+        chosen = (leaders & (self._n_numbers - 1)) % n_groups
+        members = groups.gather(2, chosen.long()[:, None, :].expand(-1, GROUP, -1)).flatten(1)
+        return (_largest(members, self.length, pool) & (self._n_numbers - 1)).long()
 
     def _scores(self, centred: Tensor, candidates: Tensor) -> Tensor:
         """Return (T, L) x'b - |b|^2 / 2 of the candidates (T, L), in full precision."""
@@ -201,6 +207,16 @@ class Shortlist:
         ordered = places.flatten().sort().values
         last = max(1, math.ceil(recall * len(ordered))) - 1
         return max(k, int(ordered[last]) + 1)
+
+
+def _largest(keys: Tensor, count: int, pool: ThreadPoolExecutor) -> Tensor:
+    """Return (T, count) the largest keys of each row, in any order; the keys are used up."""
+    # NumPy partitions whole numbers faster than topk selects, and lets other threads run.
+    array, first = keys.numpy(), keys.shape[1] - count
+    step = max(1, -(-len(array) // torch.get_num_threads()))
+    parts = [array[rows] for rows in slices(len(array), step)]
+    list(pool.map(lambda part: part.partition(first, axis=1), parts))
+    return keys[:, first:]
 
 
 def _to_bytes(values: Tensor) -> Tensor:
