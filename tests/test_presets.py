@@ -78,6 +78,7 @@ def test_another_method_forgets_the_parameters_it_does_not_have():
         ({"layers.1.step": 5}, "layer 2: step=5 must be a multiple of grid=4"),
         ({"layers.1.signs": -0.5}, "layer 2: signs=-0.5 must be 0 or a positive number"),
         ({"layers.0.signs": "all"}, "layer 1: signs='all' must be 0 or a positive number"),
+        ({"layers.0.signs": True}, "layer 1: signs=True must be 0 or a positive number"),
         ({"layers.pool": 4}, "layer 2: pool=4 must be odd"),
         ({"blocks.pooling": "avg"}, "pooling='avg'; expected 'max' or 'average'"),
         ({"blocks.source": "surf"}, "block layer1: source='surf' is unknown; expected one of stack, sift"),

@@ -76,8 +76,10 @@ def _layers_table(model: SceneClassifier) -> Table:
 def _source_words(model: SceneClassifier, block: Block) -> str:
     """Return what a block describes images by, for people."""
     if block.source == "stack":
-        pooled = model.settings_.layers[block.output].bank is None
-        return f"pooled layer {block.output}" if pooled else f"layer {block.output + 1}"
+        layer = model.settings_.layers[block.output]
+        if layer.bank is None:
+            return f"pooled layer {block.output}"
+        return f"layer {block.output + 1}" + (f", signs {layer.signs:g}" if layer.signs else "")
     method = model.settings_.source(block.source)["method"]
     named = method if method == block.source else f"{block.source} ({method})"
     network = model.networks_.get(block.source)

@@ -44,8 +44,8 @@ class Layer:
     pool : side of the pooling window, in responses of the layer below (unused by layer 1).
     patches_per_image : inputs drawn from each training image.
     signs : how much of the sign of its responses a descriptor keeps. With 0 it is |W x|, as in the paper;
-        above, |W x| and ``signs`` W x side by side, so that light on dark differs from dark on light. The
-        layer above sees magnitudes alone.
+        above, |W x| and ``signs`` W x side by side, so that light on dark differs from dark on light (1 is
+        as good as the positive beside the negative part of W x). The layer above sees magnitudes alone.
     n_spatial : spatial neighbours drawn for each input when the bank's ``xi`` is above zero.
     bank : parameters of the layer's FilterBank; None, for the last layer, learns no filters: its
         descriptors are the pooled responses of the layer below.
@@ -203,8 +203,7 @@ class ForwardPass:
         if min(self.batch.pixels.shape[2:]) < field:
             return self._no_responses(index)
         shape, patches = normalised_patches(self.batch.pixels, field, stride)
-        keep_signs = self.layers[index].signs > 0
-        return Grid(shape, respond(patches, *self.learned[index].folded, keep_signs=keep_signs))
+        return Grid(shape, self._respond(index, patches, *self.learned[index].folded))
 
     def _upper_responses(self, index: int, stride: int) -> Grid:
         learned, every = self.learned[index], self._cells_a_stride(index, stride)
@@ -216,9 +215,12 @@ class ForwardPass:
         cells = grid_cells(counts.expand(n_images, 2), self.batch.pixels.device)
         pooled = self._pooled_below(index, every)
         raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
-        keep_signs = self.layers[index].signs > 0
-        responses = respond(learned.enter(raw), learned.filters, keep_signs=keep_signs)
+        responses = self._respond(index, learned.enter(raw), learned.filters)
         return Grid((n_images, rows, columns), responses)
+
+    def _respond(self, index: int, rows: Tensor, *filters: Tensor) -> Responses:
+        """Return the responses to rows; signs are kept where descriptors will want them."""
+        return respond(rows, *filters, keep_signs=self.layers[index].signs > 0)
 
     def _no_responses(self, index: int) -> Grid:
         nothing = self.batch.pixels.new_zeros(0, len(self.learned[index].filters))
