@@ -24,6 +24,7 @@ from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.images.decoding import decode
 from ddsfl.images.folders import find_images
 from ddsfl.images.synthetic import make_scenes
+from ddsfl.learning.forward import LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.presets import preset
@@ -67,11 +68,11 @@ def learn(name: str) -> tuple[FilterStack, LLC, list[Tensor]]:
     return stack, words, new
 
 
-def bare_products(described: LocalDescriptors, words: Tensor, n_inputs: int) -> Callable[[], None]:
+def bare_products(described: LocalDescriptors, words: Tensor, layer: LearnedLayer) -> Callable[[], None]:
     """Return the floor: patches by filters and descriptors by words, and nothing else."""
-    vectors = described.vectors
-    patches, filters = torch.rand(len(vectors), n_inputs), torch.rand(n_inputs, vectors.shape[1])
-    responses, products = torch.empty(BLOCK, vectors.shape[1]), torch.empty(BLOCK, len(words))
+    vectors, n_inputs, n_filters = described.vectors, layer.layer.field**2, len(layer.filters)
+    patches, filters = torch.rand(len(vectors), n_inputs), torch.rand(n_inputs, n_filters)
+    responses, products = torch.empty(BLOCK, n_filters), torch.empty(BLOCK, len(words))
 
     def run() -> None:
         for some, block in zip(patches.split(BLOCK), vectors.split(BLOCK)):
@@ -103,7 +104,7 @@ def measure(name: str) -> str:
             "fast": partial(fast, vectors),
             "exact": partial(exact, vectors),
             "pool": partial(pyramid.pool, codes, n_words, described),
-            "bare": bare_products(described, words, stack.layers[0].field ** 2),
+            "bare": bare_products(described, words, stack.learned_[0]),
             "plain": partial(torch.mm, vectors, words.T),
         }
         for part, work in works.items():

@@ -48,7 +48,7 @@ def unit(rows: int, width: int) -> Tensor:
 
 
 def words() -> None:
-    print("\n== the 5 nearest of M words, 500,000 descriptors of 400 values")
+    print("\n== the 5 nearest of M words, 500,000 descriptors of 400 magnitudes")
     print(
         f"{'words':>6}{'fused ms':>10}{'plain ms':>10}{'bare half ms':>14}{'bare float ms':>15}{'recall':>9}"
     )

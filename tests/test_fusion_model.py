@@ -112,7 +112,7 @@ def test_weights_named_cv_are_chosen_on_the_training_images_and_others_stay(fuse
     targets = np.searchsorted(fused.classes_, LABELS)
     assert choose_weights(grams, targets, given=given, random_state=seed).weights == fused.weights_
     shown = [list(column.cells)[1] for column in describe_model(fused)[2].columns]
-    assert [str(cell) for cell in shown[:3]] == ["layer1 fisher", "layer 1", "fisher"]
+    assert [str(cell) for cell in shown[:3]] == ["layer1 fisher", "layer 1, signs 0.5", "fisher"]
     assert shown[5] == f"{fused.weights_[1]:g} (chosen)"
 
 

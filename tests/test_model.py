@@ -229,6 +229,7 @@ def test_a_model_of_a_gpu_works_on_a_cpu(tmp_path):
     model = tiny(device="cuda").fit(IMAGES, LABELS)
     model.save(tmp_path / "m.safetensors")
     loaded = SceneClassifier.load(tmp_path / "m.safetensors", device="cpu")
+    assert (loaded.predict(IMAGES) == model.predict(IMAGES)).all()
     # Half-precision searches on the GPU may code a descriptor by another word, which moves a score a little.
     np.testing.assert_allclose(loaded.decision_function(IMAGES), model.decision_function(IMAGES), atol=0.05)
 

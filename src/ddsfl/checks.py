@@ -29,8 +29,7 @@ def check_settings(settings: Settings) -> None:
             check_parameters(f"{name}: bank", FilterBank, layer.bank)
         elif index == 0 or index < len(settings.layers) - 1:
             raise ValueError(f"{name}: bank=None; only the last of several layers may learn no filters.")
-        number = isinstance(layer.signs, int | float) and not isinstance(layer.signs, bool)
-        if not (number and 0 <= layer.signs < math.inf):
+        if not (_is_number(layer.signs) and 0 <= layer.signs < math.inf):
             raise ValueError(f"{name}: signs={layer.signs!r} must be 0 or a positive number.")
         if layer.exemplars is not None:
             check_method(f"{name}: exemplars", SELECTORS, layer.exemplars)

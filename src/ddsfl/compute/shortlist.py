@@ -29,8 +29,8 @@ LARGEST = 127
 #: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
 #: the slowest thread; this many are 8 MB of keys for 2,000 words.
 BLOCK = 1024
-#: Words of which the best is found first: of the words with the L largest keys each is in one of the L groups
-#: with the largest keys, so that most keys are read once and never moved.
+#: Words in a group; the best of each group is found first. Each of the L words with the largest keys is in one
+#: of the L groups with the largest keys, so that most keys are read once and never moved.
 GROUP = 16
 #: Below this many words the exact search is as fast.
 LEAST_WORDS = 256
@@ -163,13 +163,17 @@ class Shortlist:
         return ~(held & (lengths <= self._reach * self.query_scale))
 
     def _keys(self, queries: Tensor, out: Tensor) -> Tensor:
-        """Return (T, M) whole numbers that order the words for each query, each with its word's number."""
+        """Return whole numbers that order the words for each query, each with its word's number.
+
+        One a query and word, those that fill up the groups included: (T, M) with M rounded up.
+        """
         torch._int_mm(queries, self._bytes.T, out=out)
         return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
 
     def _best(self, keys: Tensor, pool: ThreadPoolExecutor) -> Tensor:
         """Return (T, L) the words with the largest keys, in any order."""
-        groups = keys.view(len(keys), GROUP, -1)  # every (M / GROUP)-th word: whole rows are compared
+        # Group j holds the words j, j + n_groups, ...: their keys are compared whole rows at a time.
+        groups = keys.view(len(keys), GROUP, -1)
         n_groups = groups.shape[2]
         leaders = _largest(groups.amax(dim=1), min(self.length, n_groups), pool)
         chosen = (leaders & (self._n_numbers - 1)) % n_groups

@@ -44,8 +44,9 @@ class Layer:
     pool : side of the pooling window, in responses of the layer below (unused by layer 1).
     patches_per_image : inputs drawn from each training image.
     signs : how much of the sign of its responses a descriptor keeps. With 0 it is |W x|, as in the paper;
-        above, |W x| and ``signs`` W x side by side, so that light on dark differs from dark on light (1 is
-        as good as the positive beside the negative part of W x). The layer above sees magnitudes alone.
+        above, |W x| and ``signs`` W x side by side, so that light on dark differs from dark on light (1
+        gives the distances of the positive and negative parts of W x side by side). The layer above sees
+        magnitudes alone.
     n_spatial : spatial neighbours drawn for each input when the bank's ``xi`` is above zero.
     bank : parameters of the layer's FilterBank; None, for the last layer, learns no filters: its
         descriptors are the pooled responses of the layer below.
