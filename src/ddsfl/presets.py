@@ -10,7 +10,7 @@ from ddsfl.learning.forward import Layer
 from ddsfl.settings import Settings
 
 #: Weights of the terms for inputs of unit mean energy. The paper prints margin 1 and does not print the
-#: others; margin 1 with eta 1 destroys the filters (docs/paper.md), and gamma 0.3 with eta 0.1 is worse
+#: others; margin 1 with eta 1 costs 1.5 points and more (docs/paper.md), and gamma 0.3 with eta 0.1 is worse
 #: than no class terms at all (docs/accuracy.md).
 BANK: Mapping[str, Any] = {
     "n_filters": 400,

@@ -29,8 +29,8 @@ LARGEST = 127
 #: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
 #: the slowest thread; this many are 8 MB of keys for 2,000 words.
 BLOCK = 1024
-#: Words in a group; the best of each group is found first. Each of the L words with the largest keys is in one
-#: of the L groups with the largest keys, so that most keys are read once and never moved.
+#: Words in a group; the best of each group is found first. Each of the L words with the largest keys is in
+#: one of the L groups with the largest keys, so that most keys are read once and never moved.
 GROUP = 16
 #: Below this many words the exact search is as fast.
 LEAST_WORDS = 256
