@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ddsfl.compute.candidates import GROUP, highest
 from ddsfl.compute.device import slices
 from ddsfl.compute.products import nearest_by_products
 
@@ -29,9 +29,6 @@ LARGEST = 127
 #: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
 #: the slowest thread; this many are 8 MB of keys for 2,000 words.
 BLOCK = 1024
-#: Words in a group; the best of each group is found first. Each of the L words with the largest keys is in
-#: one of the L groups with the largest keys, so that most keys are read once and never moved.
-GROUP = 16
 #: Below this many words the exact search is as fast.
 LEAST_WORDS = 256
 #: Ranking longer shortlists exactly would cost what the bytes saved.
@@ -88,12 +85,12 @@ class Shortlist:
         self._centre = words.mean(dim=0)
         self._centred = words - self._centre
         self._offsets = self._centred.square().sum(dim=1) / -2
-        # Groups are whole: words of zeros fill the last ones up, behind all others by their keys.
+        # `highest` looks at whole groups: words of zeros fill them up, behind all others by their keys.
         padding = -len(words) % GROUP
         self._bytes = pad(_to_bytes(self._centred / word_scale), (0, 0, 0, padding))
         whole_offsets = (self._offsets.double() / (query_scale * word_scale)).round_()
         # A key is the whole number above the word's own number, so that ordering keys orders words.
-        self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words) + padding)))
+        self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words))))
         numbers = torch.arange(len(words))
         key_offsets = (whole_offsets.long() * self._n_numbers + numbers).int()
         self._key_offsets = pad(key_offsets, (0, padding), value=-(2**31))
@@ -140,18 +137,15 @@ class Shortlist:
         indices = torch.empty(len(queries), k, dtype=torch.int64)
         far = torch.zeros(len(queries), dtype=torch.bool)
         keys = torch.empty(min(BLOCK, len(queries)), len(self._bytes), dtype=torch.int32)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            for rows in slices(len(queries), BLOCK):
-                centred = queries[rows] - self._centre
-                lengths = torch.linalg.vector_norm(centred, dim=1)
-                scaled = centred / self.query_scale
-                far[rows] = self._beyond(scaled, lengths)
-                found = self._keys(_to_bytes(scaled), keys[: len(centred)])
-                candidates = self._best(found, pool)
-                scores = self._scores(centred, candidates)
-                best = scores.topk(k, dim=1)
-                indices[rows] = candidates.gather(1, best.indices)
-                distances[rows] = lengths.square()[:, None] - 2 * best.values
+        for rows in slices(len(queries), BLOCK):
+            centred = queries[rows] - self._centre
+            lengths = torch.linalg.vector_norm(centred, dim=1)
+            scaled = centred / self.query_scale
+            far[rows] = self._beyond(scaled, lengths)
+            _, candidates = highest(self._keys(_to_bytes(scaled), keys[: len(centred)]), self.length)
+            best = self._scores(centred, candidates).topk(k, dim=1)
+            indices[rows] = candidates.gather(1, best.indices)
+            distances[rows] = lengths.square()[:, None] - 2 * best.values
         beyond = far.nonzero()[:, 0]
         if len(beyond):
             distances[beyond], indices[beyond] = nearest_by_products(queries[beyond], self.words, k)
@@ -163,22 +157,12 @@ class Shortlist:
         return ~(held & (lengths <= self._reach * self.query_scale))
 
     def _keys(self, queries: Tensor, out: Tensor) -> Tensor:
-        """Return whole numbers that order the words for each query, each with its word's number.
+        """Return (T, M) whole numbers, M rounded up to whole groups, that order the words for each query.
 
-        One a query and word, those that fill up the groups included: (T, M) with M rounded up.
+        Each holds its word's number, so that no two of a query are equal.
         """
         torch._int_mm(queries, self._bytes.T, out=out)
         return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
-
-    def _best(self, keys: Tensor, pool: ThreadPoolExecutor) -> Tensor:
-        """Return (T, L) the words with the largest keys, in any order."""
-        # Group j holds the words j, j + n_groups, ...: their keys are compared whole rows at a time.
-        groups = keys.view(len(keys), GROUP, -1)
-        n_groups = groups.shape[2]
-        leaders = _largest(groups.amax(dim=1), min(self.length, n_groups), pool)
-        chosen = (leaders & (self._n_numbers - 1)) % n_groups
-        members = groups.gather(2, chosen.long()[:, None, :].expand(-1, GROUP, -1)).flatten(1)
-        return (_largest(members, self.length, pool) & (self._n_numbers - 1)).long()
 
     def _scores(self, centred: Tensor, candidates: Tensor) -> Tensor:
         """Return (T, L) x'b - |b|^2 / 2 of the candidates (T, L), in full precision."""
@@ -211,16 +195,6 @@ class Shortlist:
         ordered = places.flatten().sort().values
         last = max(1, math.ceil(recall * len(ordered))) - 1
         return max(k, int(ordered[last]) + 1)
-
-
-def _largest(keys: Tensor, count: int, pool: ThreadPoolExecutor) -> Tensor:
-    """Return (T, count) the largest keys of each row, in any order; the keys are used up."""
-    # NumPy partitions whole numbers faster than topk selects, and lets other threads run.
-    array, first = keys.numpy(), keys.shape[1] - count
-    step = max(1, -(-len(array) // torch.get_num_threads()))
-    parts = [array[rows] for rows in slices(len(array), step)]
-    list(pool.map(lambda part: part.partition(first, axis=1), parts))
-    return keys[:, first:]
 
 
 def _to_bytes(values: Tensor) -> Tensor:
