@@ -21,7 +21,7 @@ from ddsfl import SceneClassifier
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.coding.llc import LLC
-from ddsfl.compute.fused import plain_path
+from ddsfl.compute.device import plain_path
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.protocols import Split, random_splits
 from ddsfl.images.folders import find_images

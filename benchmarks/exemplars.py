@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.memory import forget_peak, peak_gigabytes
-from ddsfl.compute.knn import nearest
+from ddsfl.compute.neighbours.exact import nearest
 from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
 from ddsfl.learning.reaching import reaching, reaching_score
 

@@ -21,9 +21,10 @@ from torch import Tensor
 
 from benchmarks.growth import consume, encoder_of, gigabytes_of, growth, noise_images, seconds, small_stack
 from ddsfl.classify.metrics import mean_class_accuracy
-from ddsfl.compute.fused import fused_nearest, plain_path
-from ddsfl.compute.knn import nearest_within
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.device import plain_path
+from ddsfl.compute.neighbours.cuda import fused_nearest
+from ddsfl.compute.neighbours.exact import nearest_within
+from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
 from ddsfl.images.reading import ImageList

@@ -51,7 +51,7 @@ def ours() -> Callable[[], object]:
     """Return our search, every point among all others."""
     import torch
 
-    from ddsfl.compute.knn import nearest_within
+    from ddsfl.compute.neighbours.exact import nearest_within
 
     torch.set_num_threads(THREADS)
     matrix = torch.from_numpy(points())

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook, Codes
-from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.fused import has_kernels, rebuilding_weights
-from ddsfl.compute.products import nearest_by_products
-from ddsfl.compute.shortlist import Shortlist, byte_products_are_fast
+from ddsfl.compute.device import has_kernels, rows_within, slices
+from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
+from ddsfl.compute.neighbours.words import nearest_by_products
+from ddsfl.compute.rows import rebuilding_weights
 
 #: Systems of up to this many words are solved within one kernel on CUDA.
 FUSED_NEIGHBORS = 8
@@ -132,7 +132,7 @@ class LLC(Codebook):
     n_neighbors : K, nearest words that code a descriptor.
     regularisation : weight of the identity, relative to the trace, in the K x K systems; above 0.
     max_iter : most iterations of k-means.
-    search : "fast" finds the nearest words through shortlists (`compute.shortlist`) where that pays: on
+    search : "fast" finds the nearest words through shortlists (`neighbours.bytes`) where that pays: on
         processors with products of bytes, for at least 256 words. About 999 of 1,000 nearest words are
         found. "exact" finds all, and is what "fast" means everywhere else.
     device : where to compute; "auto" is CUDA where there is one.

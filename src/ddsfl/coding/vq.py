@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook, Codes
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.neighbours.words import nearest_by_products
 
 
 def vq_codes(X: Tensor, words: Tensor) -> Codes:

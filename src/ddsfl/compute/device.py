@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -106,3 +109,33 @@ def slices(length: int, step: int) -> Iterator[slice]:
     """
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
+
+
+@cache
+def has_triton() -> bool:
+    """Return whether kernels can be compiled here."""
+    return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
+
+
+_allowed = True
+
+
+@contextmanager
+def plain_path() -> Iterator[None]:
+    """Compute by plain torch in full precision meanwhile, to compare with.
+
+    >>> with plain_path():
+    ...     has_kernels(torch.zeros(1, 1))
+    False
+    """
+    global _allowed
+    before, _allowed = _allowed, False
+    try:
+        yield
+    finally:
+        _allowed = before
+
+
+def has_kernels(tensor: Tensor) -> bool:
+    """Return whether kernels and tensor cores serve tensors like this one: float32, on CUDA."""
+    return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and has_triton()

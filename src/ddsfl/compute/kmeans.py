@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, as_numpy, rows_within, slices
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.neighbours.words import nearest_by_products
 
 #: Points a cluster that take part in seeding; more cost time and hardly change what is found.
 SEEDING_POINTS = 10

@@ -1,6 +1,6 @@
 """Triton kernels for steps between products on CUDA: row by row, one pass over memory each.
 
-Imported only where Triton and a CUDA device are (`fused.py`, `rows.py`).
+Imported only where Triton and a CUDA device are (`rows.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.compute.fused import has_kernels
+from ddsfl.compute.device import has_kernels
+
+#: Rows that are rebuilt by one program.
+REBUILT = 32
 
 
 class Responses(NamedTuple):
@@ -148,3 +151,53 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
 
 def _power_of_two(width: int) -> int:
     return 1 << max(0, width - 1).bit_length()
+
+
+def rebuilding_weights(
+    queries: Tensor,
+    points: Tensor,
+    between: Tensor,
+    distances: Tensor,
+    columns: Tensor,
+    too_close: float,
+    regularisation: float,
+) -> Tensor:
+    """Return weights (Q, K), summing to one, that rebuild queries from the K points nearest to them.
+
+    Parameters
+    ----------
+    between : (N, N) squared distances between the points.
+    distances, columns : (Q, K) of the nearest points, as `fused_nearest` returns them.
+    too_close : sum of the distances up to which inner products are summed up anew.
+    regularisation : weight of the identity, relative to the trace.
+    """
+    from ddsfl.compute import row_kernels
+
+    count, k = distances.shape
+    weights, wide = torch.empty_like(distances), max(2, 1 << (k - 1).bit_length())
+    if count:
+        row_kernels.rebuilding_weights[(-(-count // REBUILT),)](
+            queries, points, between, distances, columns, weights, too_close, regularisation,
+            count, len(points), points.shape[1], K=k, WIDE=wide, BM=REBUILT, BK=64,
+        )  # fmt: skip
+    return weights
+
+
+def contrast_rows(pixels: Tensor, field: int, stride: int, floor: float) -> Tensor:
+    """Return all patches of padded images (B, channels, H, W) as float16 rows, without mean and contrast.
+
+    A patch loses the mean of each channel and is divided by sqrt(variance + floor^2). Row by row of the
+    grid, image by image.
+    """
+    from ddsfl.compute import row_kernels
+
+    n_images, channels, height, width = pixels.shape
+    rows, columns = ((side - field) // stride + 1 for side in (height, width))
+    values = channels * field * field
+    out = torch.empty(n_images * rows * columns, values, dtype=torch.float16, device=pixels.device)
+    if len(out):
+        row_kernels.contrast_rows[(len(out),)](
+            pixels, out, rows, columns, height, width, stride, floor**2,
+            CHANNELS=channels, FIELD=field, WIDE=1 << (values - 1).bit_length(), num_warps=2,
+        )  # fmt: skip
+    return out

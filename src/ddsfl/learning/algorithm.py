@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.minimize import Minimum, minimise
+from ddsfl.compute.lbfgs import Minimum, minimise
 from ddsfl.learning.objective import TERMS, Fixed, Objective
 
 #: Columns of the trace: the round (0 is the initialisation), the leg of fixed sharing and

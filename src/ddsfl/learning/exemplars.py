@@ -20,7 +20,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, make_generator
-from ddsfl.compute.knn import nearest_within
+from ddsfl.compute.neighbours.exact import nearest_within
 from ddsfl.learning.candidates import Candidates, read_candidates
 from ddsfl.learning.clusters import nearest_to_centre, refine, split_halves, start_clusters
 from ddsfl.learning.reaching import reaching, reaching_score

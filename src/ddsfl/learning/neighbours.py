@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from ddsfl.compute.fused import can_fuse, fused_nearest
-from ddsfl.compute.knn import nearest
+from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
+from ddsfl.compute.neighbours.exact import nearest
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ddsfl.compute.minimize import Evaluation
+from ddsfl.compute.lbfgs import Evaluation
 from ddsfl.compute.rows import tensor_cores
 from ddsfl.learning import terms
 from ddsfl.learning.neighbours import Triplets, search_triplets

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.fused import contrast_rows, has_kernels
+from ddsfl.compute.device import has_kernels
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.rows import contrast_rows
 from ddsfl.patches.geometry import patches_on_grid
 
 #: Added to the variance of a patch of pixels in [0, 1], so that flat patches stay quiet.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.neighbours.words import nearest_by_products
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
@@ -52,7 +52,7 @@ def test_blocks_keep_to_the_budget_and_small_on_a_cpu(monkeypatch):
     assert max(sizes) <= 2000
     assert sum(sizes) == 201 * 7 * 4
     sizes.clear()
-    monkeypatch.setattr("ddsfl.compute.products.CPU_BLOCK_BYTES", 1000)
+    monkeypatch.setattr("ddsfl.compute.neighbours.words.CPU_BLOCK_BYTES", 1000)
     nearest_by_products(X, points, 2)
     assert max(sizes) <= 1000
 

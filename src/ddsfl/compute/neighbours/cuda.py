@@ -3,21 +3,16 @@
 Products of half-precision numbers with float32 sums are as exact as TF32 and twice as fast. They only
 propose: every query takes a few candidates more than it needs, and plain float32 differences rank these.
 Points whose distances agree to the rounding of half precision may then still stand in either order, as in
-`products.py`; what is returned are exact distances of true points.
+`words.py`; what is returned are exact distances of true points.
 """
 
 from __future__ import annotations
-
-import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.device import has_kernels, rows_within, slices
 
 #: Candidates beyond those asked for, at least; the kernel keeps a power of two.
 SPARE = 3
@@ -27,38 +22,8 @@ MOST_NEIGHBOURS = 32
 ROWS, COLUMNS, INNER = 128, 128, 64
 #: Working memory of the queries that are searched at once.
 FUSED_BYTES = 2**30
-#: Rows that are ranked, and rows that are rebuilt, by one program.
-RANKED, REBUILT = 32, 32
-
-
-@cache
-def has_triton() -> bool:
-    """Return whether kernels can be compiled here."""
-    return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
-
-
-_allowed = True
-
-
-@contextmanager
-def plain_path() -> Iterator[None]:
-    """Compute by plain torch in full precision meanwhile, to compare with.
-
-    >>> with plain_path():
-    ...     has_kernels(torch.zeros(1, 1))
-    False
-    """
-    global _allowed
-    before, _allowed = _allowed, False
-    try:
-        yield
-    finally:
-        _allowed = before
-
-
-def has_kernels(tensor: Tensor) -> bool:
-    """Return whether kernels and tensor cores serve tensors like this one: float32, on CUDA."""
-    return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and has_triton()
+#: Rows that are ranked by one program.
+RANKED = 32
 
 
 def can_fuse(tensor: Tensor, k: int) -> bool:
@@ -71,7 +36,7 @@ def halve_rows(rows: Tensor, centre: Tensor, multiple: int) -> tuple[Tensor, Ten
 
     Padded with zeros to whole tiles; lengths beyond the rows are tiny.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     count, width = rows.shape
     padded = width + -width % INNER
@@ -97,7 +62,7 @@ def fused_nearest(
     Points of the query's own group are not admissible; groups are 0 or more. Where there are fewer than
     ``k`` admissible points the distance is inf and the index -1.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     distances = queries.new_empty(len(queries), k)
     indices = torch.empty(len(queries), k, dtype=torch.int32, device=queries.device)
@@ -125,7 +90,7 @@ def propose_halves(
 
     -1 where there is none; rows beyond the queries fill the last tile.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     keep = max(8, 1 << (count - 1).bit_length())
     if not len(points):
@@ -161,53 +126,3 @@ def _half_points(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     offsets = half.float().square_().sum(dim=1).div_(-2)
     offsets[len(points) :] = -1e30
     return half, offsets, scale
-
-
-def rebuilding_weights(
-    queries: Tensor,
-    points: Tensor,
-    between: Tensor,
-    distances: Tensor,
-    columns: Tensor,
-    too_close: float,
-    regularisation: float,
-) -> Tensor:
-    """Return weights (Q, K), summing to one, that rebuild queries from the K points nearest to them.
-
-    Parameters
-    ----------
-    between : (N, N) squared distances between the points.
-    distances, columns : (Q, K) of the nearest points, as `fused_nearest` returns them.
-    too_close : sum of the distances up to which inner products are summed up anew.
-    regularisation : weight of the identity, relative to the trace.
-    """
-    from ddsfl.compute import row_kernels
-
-    count, k = distances.shape
-    weights, wide = torch.empty_like(distances), max(2, 1 << (k - 1).bit_length())
-    if count:
-        row_kernels.rebuilding_weights[(-(-count // REBUILT),)](
-            queries, points, between, distances, columns, weights, too_close, regularisation,
-            count, len(points), points.shape[1], K=k, WIDE=wide, BM=REBUILT, BK=64,
-        )  # fmt: skip
-    return weights
-
-
-def contrast_rows(pixels: Tensor, field: int, stride: int, floor: float) -> Tensor:
-    """Return all patches of padded images (B, channels, H, W) as float16 rows, without mean and contrast.
-
-    A patch loses the mean of each channel and is divided by sqrt(variance + floor^2). Row by row of the
-    grid, image by image.
-    """
-    from ddsfl.compute import row_kernels
-
-    n_images, channels, height, width = pixels.shape
-    rows, columns = ((side - field) // stride + 1 for side in (height, width))
-    values = channels * field * field
-    out = torch.empty(n_images * rows * columns, values, dtype=torch.float16, device=pixels.device)
-    if len(out):
-        row_kernels.contrast_rows[(len(out),)](
-            pixels, out, rows, columns, height, width, stride, floor**2,
-            CHANNELS=channels, FIELD=field, WIDE=1 << (values - 1).bit_length(), num_warps=2,
-        )  # fmt: skip
-    return out

@@ -1,7 +1,7 @@
 """Triton kernels for searches of nearest points on CUDA: products on tensor cores, selection in registers.
 
 The matrix of distances never exists in device memory. Inputs come in half precision, rows of unit length
-or shorter, padded to whole tiles (`fused.py` prepares them and checks what comes out); sums are float32.
+or shorter, padded to whole tiles (`cuda.py` prepares them and checks what comes out); sums are float32.
 Imported only where Triton and a CUDA device are.
 
 A score is packed with the number of its column within the tile: the low bits of the float carry the

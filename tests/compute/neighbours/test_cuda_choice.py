@@ -5,15 +5,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ddsfl.compute import fused
-from ddsfl.compute.fused import can_fuse, has_kernels, plain_path
+from ddsfl.compute import device
+from ddsfl.compute.device import has_kernels, plain_path
+from ddsfl.compute.neighbours.cuda import can_fuse
 
 ON_CUDA = SimpleNamespace(is_cuda=True, dtype=torch.float32)
 
 
 @pytest.fixture
 def triton(monkeypatch):
-    monkeypatch.setattr(fused, "has_triton", lambda: True)
+    monkeypatch.setattr(device, "has_triton", lambda: True)
 
 
 def test_kernels_serve_float32_on_cuda_alone(triton):
@@ -36,6 +37,6 @@ def test_nothing_is_served_without_a_compiler_or_on_the_plain_path(triton, monke
         assert not has_kernels(ON_CUDA)  # the outer one still holds
         assert not can_fuse(ON_CUDA, 1)
     assert has_kernels(ON_CUDA)
-    monkeypatch.setattr(fused, "has_triton", lambda: False)
+    monkeypatch.setattr(device, "has_triton", lambda: False)
     assert not has_kernels(ON_CUDA)
     assert not can_fuse(ON_CUDA, 1)

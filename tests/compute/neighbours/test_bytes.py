@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute import shortlist as module
 from ddsfl.compute.kmeans import kmeans
-from ddsfl.compute.shortlist import Shortlist, byte_products_are_fast
+from ddsfl.compute.neighbours import bytes as module
+from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
 from ddsfl.images.synthetic import make_scenes
 from ddsfl.learning.stack import FilterStack
 from ddsfl.presets import preset

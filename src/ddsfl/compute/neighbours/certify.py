@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import Proposal, subtracted
 from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.neighbours.propose import Proposal, subtracted
 
 #: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
 CPU_RANK_BYTES = 2**22

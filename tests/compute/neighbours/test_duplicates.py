@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute.duplicates import _row_keys, findable
-from ddsfl.compute.knn import nearest, nearest_within
+from ddsfl.compute.neighbours.duplicates import _row_keys, findable
+from ddsfl.compute.neighbours.exact import nearest, nearest_within
 from tests.oracles import knn as oracle
 
 

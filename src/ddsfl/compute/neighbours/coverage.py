@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import subtracted
-from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.fused import COLUMNS, INNER, ROWS, has_kernels
-from ddsfl.compute.ranking import Neighbours, certify
+from ddsfl.compute.device import has_kernels, rows_within, slices
+from ddsfl.compute.neighbours.certify import Neighbours, certify
+from ddsfl.compute.neighbours.cuda import COLUMNS, INNER, ROWS
+from ddsfl.compute.neighbours.propose import subtracted
 
 #: Hits that a row hopes for, in multiples of the neighbours it needs, and the slots it has for them: the
 #: score to beat is that of the sample's ``RANK``-th best, so the hits scatter by a quarter.
@@ -62,7 +62,7 @@ def cover(
     seen : which points can be found, ascending; None for all.
     budget_bytes : working memory of the ranking.
     """
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     n_points, n_classes = membership.shape
     labels = membership.to(torch.uint8).argmax(dim=1)
@@ -117,7 +117,7 @@ def _scores_to_beat(
     left: Tensor, right: Tensor, offsets: Tensor, own: Tensor, theirs: Tensor, order: Tensor, k: int
 ) -> Tensor:
     """Return for each row a score that about ``HOPED * k`` of all points beat, told by a sample."""
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     real = (order >= 0).nonzero().squeeze(1).cpu()
     size = min(len(real), int(RANK / (HOPED * k) * len(real)))
@@ -161,7 +161,7 @@ def _rank(
 
 def _distances(points: Tensor, rows: slice, candidates: Tensor) -> Tensor:
     """Return the squared distances of some points to their candidates, inf for nobody."""
-    from ddsfl.compute import kernels
+    from ddsfl.compute.neighbours import kernels
 
     distances = points.new_empty(candidates.shape)
     kernels.slot_distances[(len(candidates),)](

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute import candidates, knn, ranking
-from ddsfl.compute.knn import nearest, nearest_within
+from ddsfl.compute.neighbours import certify, exact, propose
+from ddsfl.compute.neighbours.exact import nearest, nearest_within
 from tests.oracles import knn as oracle
 
 BUDGETS = [1, 3_001, 50_021, 2**28]
@@ -20,8 +20,8 @@ def assert_found(found, expected, exact=True):
 
 @pytest.fixture(autouse=True, params=[2**14, 112], ids=["one block", "many blocks"])
 def _blocks(request, monkeypatch):
-    monkeypatch.setattr(candidates, "BLOCK_COLUMNS", request.param)
-    monkeypatch.setattr(candidates, "BLOCK_PAIRS", request.param)
+    monkeypatch.setattr(propose, "BLOCK_COLUMNS", request.param)
+    monkeypatch.setattr(propose, "BLOCK_PAIRS", request.param)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -114,15 +114,15 @@ def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
     # Inputs rounded to eighths propose wrong candidates; the bound must notice and ask for more.
     points = draw(14, 400, 64, torch.float32)
     expected = nearest_within(points, 6)
-    within, between = knn.propose_within, knn.propose
+    within, between = exact.propose_within, exact.propose
 
     def coarse(tensor):
         return (8 * tensor).round() / 8
 
-    monkeypatch.setattr(knn, "propose_within", lambda p, *rest: within(coarse(p), *rest))
-    monkeypatch.setattr(knn, "propose", lambda q, p, *rest: between(coarse(q), coarse(p), *rest))
+    monkeypatch.setattr(exact, "propose_within", lambda p, *rest: within(coarse(p), *rest))
+    monkeypatch.setattr(exact, "propose", lambda q, p, *rest: between(coarse(q), coarse(p), *rest))
     assert not torch.equal(nearest_within(points, 6).indices, expected.indices)
-    monkeypatch.setattr(ranking, "_input_rounding", lambda tensor: 1 / 16)
+    monkeypatch.setattr(certify, "_input_rounding", lambda tensor: 1 / 16)
     found = nearest_within(points, 6)
     assert torch.equal(found.indices, expected.indices)
     assert torch.equal(found.distances, expected.distances)
@@ -130,11 +130,11 @@ def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
 
 def test_torchs_matmul_precision_is_heard():
     single, double = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
-    assert ranking._input_rounding(single) == 0
+    assert certify._input_rounding(single) == 0
     torch.set_float32_matmul_precision("medium")
     try:
-        assert ranking._input_rounding(single) == 2**-8
-        assert ranking._input_rounding(double) == 0
+        assert certify._input_rounding(single) == 2**-8
+        assert certify._input_rounding(double) == 0
     finally:
         torch.set_float32_matmul_precision("highest")
 
@@ -205,8 +205,8 @@ def test_cuda_agrees():
 def test_points_around_zero_are_not_copied_and_found_all_the_same(shift, n):
     points = draw(40, n, 6) + shift
     points -= points.mean(0) - shift
-    centre = candidates.subtracted(points)
-    centred = candidates._centred(points, centre)
+    centre = propose.subtracted(points)
+    centred = propose._centred(points, centre)
     assert (centred is points) == (n == 64 and shift < 1)
     torch.testing.assert_close(centred[:n] + centre, points)
     found = nearest(points[:9], points, 4)

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.candidates import propose, propose_all, propose_within
-from ddsfl.compute.coverage import can_cover, cover
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
-from ddsfl.compute.duplicates import findable
-from ddsfl.compute.ranking import Neighbours, decide, nobody
+from ddsfl.compute.neighbours.certify import Neighbours, decide, nobody
+from ddsfl.compute.neighbours.coverage import can_cover, cover
+from ddsfl.compute.neighbours.duplicates import findable
+from ddsfl.compute.neighbours.propose import propose, propose_all, propose_within
 
 __all__ = ["Neighbours", "WithinNeighbours", "nearest", "nearest_within"]
 

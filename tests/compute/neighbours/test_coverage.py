@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ddsfl.compute import coverage, knn
-from ddsfl.compute.knn import nearest_within
+from ddsfl.compute.neighbours import coverage, exact
+from ddsfl.compute.neighbours.exact import nearest_within
 
 pytestmark = pytest.mark.cuda
 
@@ -21,7 +21,7 @@ def problem():
 
 def plain(points, groups, membership, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(knn, "can_cover", lambda *_: False)
+        patch.setattr(exact, "can_cover", lambda *_: False)
         return nearest_within(points, K, groups=groups, membership=membership)
 
 

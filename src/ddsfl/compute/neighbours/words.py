@@ -1,6 +1,6 @@
 """Nearest neighbours straight from matrix products: fast, and right up to rounding.
 
-`compute.knn` certifies its answers; this search takes the products at their word, so points whose
+`exact.py` certifies its answers; this search takes the products at their word, so points whose
 distances agree to rounding may stand in either order. Codes of descriptors and clusters hardly change by
 that, and ranking exactly costs three times the products themselves.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
-from ddsfl.compute.fused import can_fuse, fused_nearest
+from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
 
 #: Bytes of products selected from at once on a CPU; smaller blocks stay nearer to the processor.
 CPU_BLOCK_BYTES = 2**25

@@ -1,4 +1,4 @@
-"""Candidates for nearest neighbours, proposed by matrix products (`knn.py` decides among them).
+"""Candidates for nearest neighbours, proposed by matrix products (`exact.py` decides among them).
 
 A score of a query x and a point y is ``x'y - |x|^2 / 2 - |y|^2 / 2``, minus half their squared distance:
 the higher, the nearer. Points that a query may not find have the score -inf. The mean of the points is

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from ddsfl.coding.llc import llc_codes
-from ddsfl.compute.fused import can_fuse, contrast_rows, fused_nearest, has_triton, plain_path
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.device import has_triton, plain_path
+from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
+from ddsfl.compute.neighbours.words import nearest_by_products
+from ddsfl.compute.rows import contrast_rows
 from ddsfl.patches.geometry import patches_on_grid
 from ddsfl.patches.normalise import CONTRAST_FLOOR, contrast_normalise
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ddsfl.compute.candidates import GROUP, highest
 from ddsfl.compute.device import slices
-from ddsfl.compute.products import nearest_by_products
+from ddsfl.compute.neighbours.propose import GROUP, highest
+from ddsfl.compute.neighbours.words import nearest_by_products
 
 #: The largest whole number that bytes are used for; -128 stays out, so that signs are alike.
 LARGEST = 127

@@ -7,7 +7,7 @@ import torch
 from scipy.optimize import minimize as scipy_minimize
 
 from ddsfl.compute.curvature import Curvature
-from ddsfl.compute.minimize import Evaluation, minimise
+from ddsfl.compute.lbfgs import Evaluation, minimise
 
 
 def quadratic(seed=0, size=13):

@@ -1,0 +1,1 @@
+"""Nearest neighbours: exact and certified, or straight from products, on any device."""
