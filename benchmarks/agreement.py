@@ -25,7 +25,7 @@ from ddsfl.compute.device import plain_path
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 
 
 def gram(model: SceneClassifier, images: ImageList) -> Tensor:

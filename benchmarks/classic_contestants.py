@@ -55,9 +55,9 @@ def drawn_rows() -> tuple[Array, Array]:
 def chosen_scenes() -> tuple[list[Array], list[str]]:
     """Return gray images and labels, training images of all classes first; photographs where they are."""
     from benchmarks.encoding import SCENES
-    from ddsfl.images.decoding import decode
+    from ddsfl.images.decode import decode
     from ddsfl.images.folders import find_images
-    from ddsfl.images.synthetic import make_scenes
+    from ddsfl.images.scenes import make_scenes
 
     count = N_TRAIN + N_TEST
     of_class: dict[str, list[Any]] = {}
@@ -195,7 +195,7 @@ def ours_of_scenes(name: str) -> Start:
         from ddsfl.descriptors.base import LocalSource
         from ddsfl.descriptors.hog import HOG2x2
         from ddsfl.descriptors.lbp import LBP
-        from ddsfl.patches.batching import image_batches
+        from ddsfl.patches.batches import image_batches
 
         sources: dict[str, LocalSource] = {
             "hog": HOG2x2(n_scales=1, device="cpu"),
@@ -255,7 +255,7 @@ def our_scenes(folder: Path) -> Run:
     from ddsfl.coding.llc import LLC
     from ddsfl.coding.pyramid import SpatialPyramid, l2_normalise
     from ddsfl.descriptors.sift import DenseSIFT
-    from ddsfl.patches.batching import image_batches
+    from ddsfl.patches.batches import image_batches
     from ddsfl.patches.local import LocalDescriptors
 
     arrays, labels = scenes(folder)

@@ -21,9 +21,9 @@ from benchmarks import rivals
 from benchmarks.learning import seconds
 from ddsfl.coding.llc import LLC
 from ddsfl.coding.pyramid import SpatialPyramid
-from ddsfl.images.decoding import decode
+from ddsfl.images.decode import decode
 from ddsfl.images.folders import find_images
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.forward import LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.local import LocalDescriptors

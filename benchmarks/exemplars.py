@@ -17,8 +17,9 @@ import torch
 
 from benchmarks.memory import forget_peak, peak_gigabytes
 from ddsfl.compute.neighbours.exact import nearest
-from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
-from ddsfl.learning.reaching import reaching, reaching_score
+from ddsfl.learning.exemplars.nearest import NearestExemplars
+from ddsfl.learning.exemplars.reaching import reaching, reaching_score
+from ddsfl.learning.exemplars.svm import SvmExemplars
 
 N_CLASSES = 15
 PATCHES, PATCHES_AN_IMAGE = 20_000, 50

@@ -41,7 +41,7 @@ from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split, protocol, random_splits
 from ddsfl.fitting import Fit
 from ddsfl.images.folders import find_images
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.networks import find_networks

@@ -27,7 +27,7 @@ from ddsfl.compute.neighbours.exact import nearest_within
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.learning.inputs import InputDrawer
 from ddsfl.presets import preset
 

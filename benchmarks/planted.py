@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.planted import f1, make_planted, recovered_uses
+from tests.support.planted import f1, make_planted, recovered_uses
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.learning.bank import FilterBank

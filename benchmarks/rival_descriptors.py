@@ -33,8 +33,8 @@ from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
-from ddsfl.images.reading import ImageList
-from ddsfl.patches.batching import image_batches
+from ddsfl.images.image_list import ImageList
+from ddsfl.patches.batches import image_batches
 from ddsfl.settings import Settings, image_list
 
 Array = np.ndarray[Any, Any]

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def ddsfl(capsys, monkeypatch):
     """The program on a wide screen: called with arguments, it returns exit code, output and errors."""
-    from tests.program import run_program  # which loads all of the library: only where it is run
+    from tests.support.program import run_program  # which loads all of the library: only where it is run
 
     monkeypatch.setenv("COLUMNS", "400")
 

@@ -96,7 +96,7 @@ def test_vectors_are_those_worked_out_by_hand(sources, codings):
 def test_all_images_are_encoded_whatever_their_batches(sources, codings, monkeypatch):
     encoder = Encoder(sources, BLOCKS, codings, CPU)
     together = encoder.encode_batch(IMAGES)
-    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 5000})
+    monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 5000})
     done = []
     for numbers, vectors in encoder.encode(IMAGES, lambda *steps: done.append(steps)):
         assert len(numbers) < len(IMAGES)

@@ -14,8 +14,8 @@ from PIL import Image
 from safetensors import safe_open
 
 from ddsfl.model import SceneClassifier
-from tests.program import run_program
-from tests.tiny import TINY_OPTIONS, write_scenes
+from tests.support.program import run_program
+from tests.support.tiny import TINY_OPTIONS, write_scenes
 
 
 @pytest.fixture(scope="module")

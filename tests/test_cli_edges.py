@@ -11,8 +11,8 @@ import pytest
 
 from ddsfl import cli, cli_encode
 from ddsfl.model import SceneClassifier
-from tests.program import run_program
-from tests.tiny import TINY_OPTIONS, write_scenes
+from tests.support.program import run_program
+from tests.support.tiny import TINY_OPTIONS, write_scenes
 
 #: Rich would take the first for a style and would fail at the second.
 ODD_CLASSES = ["sea [edited]", "a[/b]", ":smile:"]

@@ -5,11 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.descriptors.table import TableFeatures
 from ddsfl.images.folders import list_images
-from tests.descriptors.test_deep import tiny_network
-from tests.tiny import write_scenes
+from tests.descriptors.test_network import tiny_network
+from tests.support.tiny import write_scenes
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ddsfl.images.folders import list_images
-from tests.descriptors.test_deep import WEIGHTS, tiny_network
+from tests.descriptors.test_network import WEIGHTS, tiny_network
+from tests.support.tiny import tiny_scenes, write_scenes
 from tests.test_fusion_model import SIFT, SOURCES, model_of
-from tests.tiny import tiny_scenes, write_scenes
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from ddsfl.experiments import methods
 from ddsfl.experiments.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments.tables import TABLES, table
 from ddsfl.presets import preset
-from tests.descriptors.test_deep import tiny_network
+from tests.descriptors.test_network import tiny_network
 from tests.experiments.made_cells import leave_cells
-from tests.tiny import TINY, TINY_OPTIONS, write_scenes
+from tests.support.tiny import TINY, TINY_OPTIONS, write_scenes
 
 
 @pytest.fixture

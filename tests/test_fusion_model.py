@@ -13,7 +13,7 @@ from ddsfl.inspection import describe_model, draw_model
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.settings import Settings
-from tests.tiny import TINY, tiny_scenes
+from tests.support.tiny import TINY, tiny_scenes
 
 IMAGES, LABELS = tiny_scenes()
 WORDS = {"method": "llc", "n_words": 10, "max_iter": 3}

@@ -9,8 +9,8 @@ import torch
 from ddsfl.blocks import Encoder
 from ddsfl.classify.fusion import WeightChoice
 from ddsfl.fitting import encode_all as original
+from tests.support.tiny import TINY
 from tests.test_fusion_model import FUSED, IMAGES, LABELS, MANY, model_of
-from tests.tiny import TINY
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_vectors_go_where_their_images_are_whatever_the_batches(fused, monkeypat
     shapes = [(64, 64), (40, 64), (64, 64), (64, 40), (40, 64)]
     images = [torch.from_numpy(image[:h, :w].copy())[None] for image, (h, w) in zip(IMAGES, shapes)]
     encoder = Encoder(fused.sources_, fused.settings_.blocks, fused.codings_, torch.device("cpu"))
-    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
+    monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
     found = original(encoder, images, None)
     for number, image in enumerate(images):
         for block, expected in zip(encoder.blocks, encoder.encode_batch([image])):

@@ -9,10 +9,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from ddsfl.compute.device import spawn_seeds
-from ddsfl.images.reading import UnreadableImage
+from ddsfl.images.image_list import UnreadableImage
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_model, write_model
-from tests.tiny import TINY, tiny_scenes, write_scenes
+from tests.support.tiny import TINY, tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes()
 
@@ -280,7 +280,7 @@ def test_numbers_of_numpy_can_be_saved(tmp_path):
 
 
 def test_an_image_list_must_fit_the_settings(fitted):
-    from ddsfl.images.reading import ImageList
+    from ddsfl.images.image_list import ImageList
 
     with pytest.raises(ValueError, match="colour='lab' and min_side=16; expected colour='gray'"):
         fitted.predict(ImageList(IMAGES, colour="lab"))

@@ -5,15 +5,15 @@ import pytest
 from PIL import Image
 from sklearn.base import clone
 
-from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.inspection import describe_model
 from ddsfl.keys import StageKeys
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_header
 from ddsfl.settings import image_list
-from tests.descriptors.test_deep import WEIGHTS, tiny_network
+from tests.descriptors.test_network import WEIGHTS, tiny_network
+from tests.support.tiny import tiny_scenes, write_scenes
 from tests.test_fusion_model import SIFT, SOURCES, model_of
-from tests.tiny import tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes()
 
@@ -35,7 +35,7 @@ def network(tmp_path):
 
 
 def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path, monkeypatch):
-    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 3 * 64 * 64})
+    monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 3 * 64 * 64})
     stages = {}
     changes = with_deep({"method": "onnx", "path": str(network)}, weight="cv")
     model = model_of(changes)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import write_scenes
+from tests.support.tiny import write_scenes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

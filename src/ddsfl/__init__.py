@@ -15,16 +15,17 @@ from ddsfl.coding.llc import LLC
 from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.coding.vq import VectorQuantisation
 from ddsfl.descriptors.centrist import CENTRIST
-from ddsfl.descriptors.deep import OnnxFeatures
 from ddsfl.descriptors.gist import GIST
 from ddsfl.descriptors.hog import HOG2x2
 from ddsfl.descriptors.lbp import LBP
+from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.descriptors.otc import OTC
 from ddsfl.descriptors.sift import DenseSIFT
-from ddsfl.images.reading import ImageList
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.bank import FilterBank
-from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
+from ddsfl.learning.exemplars.nearest import NearestExemplars
+from ddsfl.learning.exemplars.svm import SvmExemplars
 from ddsfl.learning.forward import Layer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier

@@ -24,7 +24,7 @@ from ddsfl.coding.vq import VectorQuantisation
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.descriptors.base import GlobalSource, LocalSource
 from ddsfl.learning.stack import FilterStack
-from ddsfl.patches.batching import Progress, image_batches
+from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.local import LocalDescriptors
 
 Coding = Codebook | FisherVector

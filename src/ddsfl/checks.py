@@ -12,7 +12,7 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.descriptors.network_inputs import check_inputs
 from ddsfl.descriptors.registry import METHODS
 from ddsfl.learning.bank import FilterBank
-from ddsfl.learning.stack import SELECTORS
+from ddsfl.learning.exemplars import SELECTORS
 
 if TYPE_CHECKING:
     from ddsfl.settings import Settings

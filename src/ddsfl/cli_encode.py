@@ -16,7 +16,7 @@ from ddsfl.cli_inputs import check_writable, load_model, read_pictures
 from ddsfl.cli_options import Command, Device, Network, Pictures, Quiet, Strict
 from ddsfl.compute.stages import write_whole
 from ddsfl.console import Console
-from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.images.folders import list_images
 from ddsfl.settings import Settings
 

@@ -13,7 +13,7 @@ import typer
 from ddsfl.console import Console
 from ddsfl.experiments.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.model import SceneClassifier
 from ddsfl.networks import check_networks
 from ddsfl.presets import preset

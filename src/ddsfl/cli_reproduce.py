@@ -30,7 +30,7 @@ from ddsfl.experiments.methods import method
 from ddsfl.experiments.report import complement_parts, write_report
 from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, read_cells
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 
 #: What `ddsfl reproduce` can draw: tables, pictures of filters, and the page of all results.
 ALL = (*TABLES, "filters", "report")

@@ -26,10 +26,10 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.descriptors.registry import make_source
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import ENCODED_AT_ONCE
 from ddsfl.learning.stack import FilterStack
-from ddsfl.patches.batching import Progress
+from ddsfl.patches.batches import Progress
 from ddsfl.settings import Settings
 from ddsfl.storage import classifier_arrays, restore_classifier
 

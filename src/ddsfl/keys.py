@@ -11,8 +11,8 @@ from PIL import Image
 
 from ddsfl.blocks import Block
 from ddsfl.compute.stages import fingerprint
-from ddsfl.descriptors.deep import file_fingerprint
-from ddsfl.images.reading import ImageList
+from ddsfl.descriptors.network import file_fingerprint
+from ddsfl.images.image_list import ImageList
 from ddsfl.networks import Networks
 from ddsfl.settings import Settings, plain
 

@@ -20,13 +20,13 @@ from ddsfl.classify.metrics import mean_average_precision
 from ddsfl.compute.device import as_numpy, as_tensor, drawn_seed, resolve_device, slices
 from ddsfl.compute.stages import Stages
 from ddsfl.fitting import Fit
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.learning.stack import FilterStack
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.networks import check_networks, find_networks
-from ddsfl.patches.batching import Progress
+from ddsfl.patches.batches import Progress
 from ddsfl.presets import preset
 from ddsfl.settings import Settings, image_list
 from ddsfl.storage import model_header, model_tensors, restore_model

@@ -12,7 +12,7 @@ import numpy as np
 from ddsfl.blocks import Block
 from ddsfl.checks import check_settings, drop_foreign
 from ddsfl.descriptors.registry import METHODS, Kind
-from ddsfl.images.reading import Colour, ImageList
+from ddsfl.images.image_list import Colour, ImageList
 from ddsfl.learning.forward import Layer, spanned_field
 
 

@@ -5,8 +5,8 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from ddsfl.descriptors.centrist import CENTRIST, block_statistics, census_transform
-from ddsfl.images.reading import ImageList
-from ddsfl.patches import batching
+from ddsfl.images.image_list import ImageList
+from ddsfl.patches import batches
 from tests.oracles import centrist as oracle
 
 
@@ -95,7 +95,7 @@ def test_every_value_goes_from_minus_one_to_one_over_the_training_images(fitted)
 
 
 def test_ranges_are_those_of_all_batches(fitted, monkeypatch):
-    monkeypatch.setitem(batching.BATCH_PIXELS, "cpu", 1)
+    monkeypatch.setitem(batches.BATCH_PIXELS, "cpu", 1)
     again = CENTRIST(device="cpu").fit(IMAGES)
     assert np.allclose(again.lowest_, fitted.lowest_, atol=1e-4)
     assert np.allclose(again.highest_, fitted.highest_, atol=1e-4)

@@ -5,7 +5,7 @@ from PIL import Image
 
 from ddsfl.descriptors import network_inputs
 from ddsfl.descriptors.network_inputs import Preparation, fitted_to, views_of
-from ddsfl.images.decoding import UnreadableImage, decode
+from ddsfl.images.decode import UnreadableImage, decode
 
 
 def picture(height=40, width=60, seed=0):

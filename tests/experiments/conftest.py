@@ -6,7 +6,7 @@ from ddsfl.experiments import methods
 from ddsfl.experiments.grid import Grid
 from ddsfl.experiments.protocols import PROTOCOLS, Protocol
 from ddsfl.presets import preset
-from tests.tiny import TINY, write_scenes
+from tests.support.tiny import TINY, write_scenes
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from ddsfl.experiments.methods import method
 from ddsfl.experiments.protocols import Split
 from ddsfl.presets import preset
 from ddsfl.settings import image_list
-from tests.tiny import TINY, tiny_scenes
+from tests.support.tiny import TINY, tiny_scenes
 
 SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part
 

@@ -4,7 +4,7 @@ from PIL import Image
 from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
 from ddsfl.experiments.grid import pixels_of
 from ddsfl.experiments.methods import method
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.model import SceneClassifier
 
 

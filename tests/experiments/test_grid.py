@@ -16,9 +16,9 @@ from ddsfl.experiments.evaluation import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
 from ddsfl.experiments.voc import VOC_CLASSES
 from ddsfl.experiments.voc_runs import VocTruth
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.scenes import make_scenes
 from ddsfl.model import SceneClassifier
-from tests.descriptors.test_deep import tiny_network
+from tests.descriptors.test_network import tiny_network
 from tests.oracles.voc import voc_evaluate, write_voc
 
 

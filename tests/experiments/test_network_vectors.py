@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from ddsfl.descriptors.deep import OnnxFeatures
+from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.experiments.grid import run_grid
 from ddsfl.model import SceneClassifier
-from tests.descriptors.test_deep import tiny_network
+from tests.descriptors.test_network import tiny_network
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training
 from ddsfl.model import SceneClassifier
 from ddsfl.presets import preset
 from ddsfl.settings import image_list
-from tests.tiny import TINY, tiny_scenes
+from tests.support.tiny import TINY, tiny_scenes
 
 SMALL = {"lambda1": (0.0, 0.01), "gamma": (0.0, 0.3)}
 

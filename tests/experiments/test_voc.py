@@ -16,7 +16,7 @@ from ddsfl.experiments.voc import (
 from ddsfl.images.folders import ImageSetError
 from ddsfl.model import SceneClassifier
 from tests.oracles.voc import voc_evaluate, write_voc
-from tests.tiny import TINY, tiny_scenes
+from tests.support.tiny import TINY, tiny_scenes
 
 CLASSES = ("bird", "car", "cat")
 

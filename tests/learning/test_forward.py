@@ -10,8 +10,8 @@ from ddsfl.compute.rows import Responses, rectified
 from ddsfl.learning.forward import ForwardPass, average_pool, spanned_field
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.geometry import make_batch, scaled_shapes
-from tests.learning.stacks import LAYERS, random_stack
 from tests.oracles import forward as oracle
+from tests.support.stacks import LAYERS, random_stack
 
 
 def noise(shape, seed=0):

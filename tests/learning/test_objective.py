@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ddsfl.learning.algorithm import learn_filters
-from ddsfl.learning.neighbours import Triplets
 from ddsfl.learning.objective import Fixed, Objective, Weights
+from ddsfl.learning.triplets import Triplets
 from tests.oracles import learning as oracle
 
 N, P, D, C, K = 47, 5, 8, 3, 2

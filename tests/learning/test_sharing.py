@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.learning.neighbours import make_triplets
 from ddsfl.learning.sharing import Hinges, choose_filters
 from ddsfl.learning.terms import class_moments, contrasts
+from ddsfl.learning.triplets import make_triplets
 from tests.oracles import learning as oracle
 
 EPS = 1e-3

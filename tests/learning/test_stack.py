@@ -14,7 +14,7 @@ from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.geometry import make_batch
 from ddsfl.patches.normalise import contrast_normalise
-from tests.tiny import tiny_scenes
+from tests.support.tiny import tiny_scenes
 
 BANK = {"n_filters": 8, "max_iter": 5, "rounds": 1, "round_iter": 4}
 LAYERS = (
@@ -105,7 +105,7 @@ def test_drawn_inputs_do_not_depend_on_batches(fitted, monkeypatch):
         return drawer.draw(fitted.learned_[index].space, 7, neighbours=2)
 
     together = [draw(index) for index in range(3)]
-    monkeypatch.setattr("ddsfl.patches.batching.BATCH_PIXELS", {"cpu": 1})
+    monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 1})
     for index, expected in enumerate(together):
         alone = draw(index)
         torch.testing.assert_close(alone.projected, expected.projected, atol=1e-4, rtol=1e-4)

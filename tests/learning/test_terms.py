@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.learning import terms
-from ddsfl.learning.neighbours import Triplets, make_triplets
+from ddsfl.learning.triplets import Triplets, make_triplets
 from tests.oracles import learning as oracle
 
 EPS = 1e-3

@@ -22,7 +22,7 @@ from torch.nn import functional
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.stages import Arrays
-from ddsfl.patches.batching import Progress, image_batches
+from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import Batch, make_batch, resize, scaled_shapes
 
 #: Levels: how often the image's sides are halved, so that blocks of all levels hold the same number of

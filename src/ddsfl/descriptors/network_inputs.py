@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.images.reading import Source, batches, decode
+from ddsfl.images.image_list import Source, batches, decode
 
 Resize = Literal["squash", "crop"]
 Layout = Literal["nchw", "nhwc"]

@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 
 from ddsfl.descriptors import hog, lbp, otc, sift
 from ddsfl.descriptors.centrist import CENTRIST
-from ddsfl.descriptors.deep import CallableFeatures, OnnxFeatures
 from ddsfl.descriptors.gist import GIST
+from ddsfl.descriptors.network import CallableFeatures, OnnxFeatures
 from ddsfl.descriptors.table import TableFeatures
 
 Kind = Literal["local", "global", "deep"]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ddsfl.descriptors.deep import Vectors, file_fingerprint
-from ddsfl.images.reading import Source
-from ddsfl.patches.batching import Progress
+from ddsfl.descriptors.network import Vectors, file_fingerprint
+from ddsfl.images.image_list import Source
+from ddsfl.patches.batches import Progress
 
 #: Images that an error names one by one.
 _NAMED = 5

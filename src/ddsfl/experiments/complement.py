@@ -16,7 +16,7 @@ from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.drawing import pipes
 from ddsfl.experiments.protocols import Split
 from ddsfl.images.folders import ImageSet
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.plots import save_figure
 
 #: As in the paper's figure: two classes each, and so many pictures of one.

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ddsfl.console import Console
 from ddsfl.experiments.cells import score_predictions
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.scenes import make_scenes
 from ddsfl.inspection import draw_model
 from ddsfl.model import SceneClassifier
 from ddsfl.plots import draw_confusion

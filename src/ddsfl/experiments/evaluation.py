@@ -29,7 +29,7 @@ from ddsfl.experiments.cells import (
 )
 from ddsfl.experiments.protocols import Split
 from ddsfl.experiments.voc_runs import VocTruth, leave_out_difficult
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
 from ddsfl.model import SceneClassifier

@@ -17,7 +17,7 @@ from ddsfl.compute.stages import Stages, write_whole
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split
 from ddsfl.experiments.methods import method
 from ddsfl.fitting import Fit
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.plots import draw_filters

@@ -31,7 +31,7 @@ from ddsfl.experiments.protocols import Split, protocol
 from ddsfl.experiments.results import score_of
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.folders import ImageSet, Label
-from ddsfl.images.reading import Colour, ImageList
+from ddsfl.images.image_list import Colour, ImageList
 from ddsfl.networks import find_networks
 from ddsfl.presets import preset
 from ddsfl.settings import Settings

@@ -15,11 +15,11 @@ import ddsfl
 from ddsfl.blocks import Block, unit_vectors
 from ddsfl.compute.device import as_tensor, resolve_device
 from ddsfl.compute.stages import Arrays, Stages
-from ddsfl.descriptors.deep import file_fingerprint
+from ddsfl.descriptors.network import file_fingerprint
 from ddsfl.descriptors.registry import make_source
 from ddsfl.experiments.evaluation import Shared, vector_keys
 from ddsfl.experiments.protocols import Split
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
 from ddsfl.networks import find_networks

@@ -19,7 +19,7 @@ from ddsfl.experiments.cells import read_cell, write_cell
 from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
 from ddsfl.experiments.protocols import Split
 from ddsfl.experiments.results import score_of
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.learning.labels import indicators, read_targets
 from ddsfl.settings import Settings
 

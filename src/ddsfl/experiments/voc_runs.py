@@ -15,7 +15,7 @@ from ddsfl.classify.fusion import fit_blocks
 from ddsfl.compute.stages import Stages
 from ddsfl.experiments.voc import VocMachines, read_voc, score_voc, write_results
 from ddsfl.fitting import Fit
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
 from ddsfl.model import SceneClassifier

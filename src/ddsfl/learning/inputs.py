@@ -11,7 +11,7 @@ from torch import Tensor
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.compute.pca import Moments
 from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
-from ddsfl.patches.batching import Progress, image_batches
+from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import (
     Batch,
     make_batch,

@@ -10,8 +10,8 @@ from torch import Tensor
 from ddsfl.compute.lbfgs import Evaluation
 from ddsfl.compute.rows import tensor_cores
 from ddsfl.learning import terms
-from ddsfl.learning.neighbours import Triplets, search_triplets
 from ddsfl.learning.sharing import Hinges, choose_filters
+from ddsfl.learning.triplets import Triplets, search_triplets
 
 #: The parts of the objective in the order of the trace; weighted, so that they add up to it.
 TERMS = ("reconstruction", "denoising", "sparsity", "sharing", "selection", "discriminative")

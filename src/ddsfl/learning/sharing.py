@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
-from ddsfl.learning.neighbours import Triplets
+from ddsfl.learning.triplets import Triplets
 
 
 class Hinges:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,22 +17,15 @@ from torch.nn import functional
 from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.learning.bank import FilterBank
-from ddsfl.learning.exemplars import NearestExemplars, SvmExemplars
+from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
 from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.labels import class_membership
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
-from ddsfl.learning.random_exemplars import RandomExemplars
-from ddsfl.patches.batching import Progress
+from ddsfl.patches.batches import Progress
 from ddsfl.patches.geometry import Batch, centres, grid_counts, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
-
-SELECTORS: Mapping[str, type[NearestExemplars] | type[SvmExemplars] | type[RandomExemplars]] = {
-    "nearest": NearestExemplars,
-    "svm": SvmExemplars,
-    "random": RandomExemplars,
-}
 
 
 class FilterStack(BaseEstimator):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
-from ddsfl.learning.neighbours import Triplets
+from ddsfl.learning.triplets import Triplets
 
 #: Working memory of a chunk on a CPU: what is written should still be in the cache when it is read.
 CACHE_BYTES = 8 * 2**20

@@ -9,7 +9,7 @@ import torch
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.neighbours import bytes as module
 from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.stack import FilterStack
 from ddsfl.presets import preset
 

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
 from ddsfl.descriptors.network_inputs import Layout, Preparation, Resize, Views, side_pair
-from ddsfl.images.reading import Source
-from ddsfl.patches.batching import Progress
+from ddsfl.images.image_list import Source
+from ddsfl.patches.batches import Progress
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 

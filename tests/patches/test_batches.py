@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from ddsfl.images.reading import ImageList
-from ddsfl.patches import batching
-from ddsfl.patches.batching import batches_of_like_shape, image_batches
+from ddsfl.images.image_list import ImageList
+from ddsfl.patches import batches
+from ddsfl.patches.batches import batches_of_like_shape, image_batches
 
 SHAPES = [(20, 31), (17, 40), (20, 31), (50, 16), (17, 40), (20, 30), (90, 80), (17, 41), (20, 31)]
 
@@ -43,8 +43,8 @@ def test_padding_counts_in_both_directions():
 @pytest.mark.parametrize("read_ahead", [1, 4, 100])
 @pytest.mark.parametrize("make", [list, lambda images: ImageList([image[0].numpy() for image in images])])
 def test_all_images_come_once_under_their_numbers(monkeypatch, make, read_ahead):
-    monkeypatch.setitem(batching.READ_AHEAD, "cpu", read_ahead)
-    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
+    monkeypatch.setitem(batches.READ_AHEAD, "cpu", read_ahead)
+    monkeypatch.setattr(batches, "BATCH_PIXELS", {"cpu": 2000})
     seen = []
     for numbers, images in image_batches(make(pictures()), torch.device("cpu")):
         assert [int(image.max()) for image in images] == numbers
@@ -55,7 +55,7 @@ def test_all_images_come_once_under_their_numbers(monkeypatch, make, read_ahead)
 
 
 def test_the_budget_is_that_of_the_device(monkeypatch):
-    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 1, "cuda": 10**6})
+    monkeypatch.setattr(batches, "BATCH_PIXELS", {"cpu": 1, "cuda": 10**6})
     few = [numbers for numbers, _ in image_batches(pictures(), torch.device("cpu"))]
     many = [numbers for numbers, _ in image_batches(pictures(), torch.device("cuda"))]
     assert [len(numbers) for numbers in few] == [1] * len(SHAPES)
@@ -63,8 +63,8 @@ def test_the_budget_is_that_of_the_device(monkeypatch):
 
 
 def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
-    monkeypatch.setitem(batching.READ_AHEAD, "cpu", 4)
-    monkeypatch.setattr(batching, "BATCH_PIXELS", {"cpu": 2000})
+    monkeypatch.setitem(batches.READ_AHEAD, "cpu", 4)
+    monkeypatch.setattr(batches, "BATCH_PIXELS", {"cpu": 2000})
     calls, expected, done = [], [], 0
     for numbers, _ in image_batches(pictures(), torch.device("cpu"), lambda *call: calls.append(call)):
         assert calls == expected  # a batch is done only when the next one is asked for

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from ddsfl.learning.neighbours import search_triplets
+from ddsfl.learning.triplets import search_triplets
 from tests.oracles import learning as oracle
 
 

@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from torch import Tensor
 
-from ddsfl.images.decoding import Colour, Source, UnreadableImage, decode
+from ddsfl.images.decode import Colour, Source, UnreadableImage, decode
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "batches", "decode"]
 

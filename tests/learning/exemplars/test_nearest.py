@@ -7,11 +7,11 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ddsfl.learning.candidates import content_order
-from ddsfl.learning.exemplars import NearestExemplars
-from ddsfl.learning.reaching import reaching, reaching_score
-from tests.learning.planted import contrast_normalised, planted_patches, smooth_image
+from ddsfl.learning.exemplars.candidates import content_order
+from ddsfl.learning.exemplars.nearest import NearestExemplars
+from ddsfl.learning.exemplars.reaching import reaching, reaching_score
 from tests.oracles import exemplars as oracle
+from tests.support.patches import contrast_normalised, planted_patches, smooth_image
 
 
 def labelled_patches(seed: int, multi_label: bool = False):

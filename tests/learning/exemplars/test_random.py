@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddsfl.learning.random_exemplars import RandomExemplars
+from ddsfl.learning.exemplars.random import RandomExemplars
 
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(90, 4)), np.repeat([0, 1, 2], [50, 30, 10])

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from ddsfl.images.scene_parts import PARTS
-from ddsfl.images.synthetic import SCENE_CLASSES, make_scenes
+from ddsfl.images.scenes import SCENE_CLASSES, make_scenes
 
 
 def test_scenes_are_gray_pictures_with_their_classes():

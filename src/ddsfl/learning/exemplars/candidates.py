@@ -1,13 +1,16 @@
-"""The patches that exemplars are chosen from, in an order that depends on their content alone."""
+"""What all choices of exemplars share: one interface, and patches to choose from, ordered by content."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from numbers import Integral
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
@@ -38,6 +41,54 @@ class Candidates(NamedTuple):
         rows = values.new_full((self.n_rows, values.shape[1]), missing)
         rows[self.rows] = values
         return as_numpy(rows)
+
+
+class ExemplarSelector(BaseEstimator, ABC):
+    """Chooses the patches worth learning from; subclasses say how in `_choose`.
+
+    Learning from all patches would spend the filters on sky, walls and plain edges, which every class has.
+    A selector only chooses: it never changes a patch. Unlabelled patches take no part.
+    """
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor,
+        y: ArrayLike | Tensor,
+        groups: ArrayLike | Tensor | None = None,
+    ) -> Self:
+        """Choose the exemplars among the patches X.
+
+        Parameters
+        ----------
+        X : (N, P) patches; contrast-normalised but not whitened ones work best.
+        y : (N,) labels, -1 for unlabelled, or (N, C) indicator matrix.
+        groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours, so
+            with groups they are never compared with each other.
+        """
+        self._check_settings()
+        candidates = read_candidates(self, X, y, groups)
+        self.support_ = candidates.in_callers_order(self._choose(candidates), False)
+        self.indices_ = np.flatnonzero(self.support_.any(1))
+        return self
+
+    @abstractmethod
+    def _check_settings(self) -> None:
+        """Raise ValueError for parameters that cannot work."""
+
+    @abstractmethod
+    def _choose(self, candidates: Candidates) -> Tensor:
+        """Return (N, C) bool, which candidate is an exemplar of which class."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def check_count(name: str, value: int, least: int = 1) -> None:
+    """Raise ValueError unless a parameter is a whole number, at least ``least``."""
+    if not (isinstance(value, Integral) and value >= least):
+        raise ValueError(f"{name}={value!r}; expected a whole number, {least} or more.")
 
 
 def content_order(patches: Tensor, *columns: Tensor) -> Tensor:

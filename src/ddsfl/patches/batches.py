@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ddsfl.images.reading import batches
+from ddsfl.images.image_list import batches
 
 #: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
 BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}

@@ -8,10 +8,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddsfl.compute.svm import LinearSolution
-from ddsfl.learning import clusters as parts
-from ddsfl.learning.exemplars import SvmExemplars
-from tests.learning.planted import planted_patches
+from ddsfl.learning.exemplars import clusters as parts
+from ddsfl.learning.exemplars.svm import SvmExemplars
 from tests.oracles import exemplars as oracle
+from tests.support.patches import planted_patches
 
 
 def seeded(seed: int = 0) -> torch.Generator:

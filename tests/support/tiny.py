@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ddsfl.images.synthetic import make_scenes
+from ddsfl.images.scenes import make_scenes
 
 #: Two layers, everything else as small as it can be.
 TINY = {

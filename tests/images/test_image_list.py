@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from ddsfl.images import reading
-from ddsfl.images.reading import ImageList, UnreadableImage, batches, decode
-from tests.images.pictures import bad_files, picture
+from ddsfl.images import image_list as module
+from ddsfl.images.image_list import ImageList, UnreadableImage, batches, decode
+from tests.support.pictures import bad_files, picture
 
 
 def test_read_all_names_what_is_bad_and_nothing_else(tmp_path):
@@ -30,7 +30,7 @@ def test_the_cache_is_bounded_and_shared_with_subsets(tmp_path, monkeypatch):
         calls.append(source.shape)
         return decode(source, **options)
 
-    monkeypatch.setattr(reading, "decode", counted)
+    monkeypatch.setattr(module, "decode", counted)
     arrays = [np.zeros((20, 20 + index), np.uint8) for index in range(5)]
     images = ImageList(arrays, cache_bytes=20 * 20 + 20 * 21)
     for _ in range(3):
@@ -100,7 +100,7 @@ def test_batches_raise_what_goes_wrong_in_the_background_and_leave_no_threads():
 def test_batches_decode_no_more_than_two_batches_ahead():
     asked = []
 
-    class Lazy(reading.ImageList):
+    class Lazy(ImageList):
         def __init__(self):
             super().__init__([picture()] * 200)
 

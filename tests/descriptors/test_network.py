@@ -6,10 +6,10 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from ddsfl.descriptors import deep
-from ddsfl.descriptors.deep import CallableFeatures, OnnxFeatures
+from ddsfl.descriptors import network
+from ddsfl.descriptors.network import CallableFeatures, OnnxFeatures
 from ddsfl.descriptors.network_inputs import Preparation
-from ddsfl.images.reading import ImageList
+from ddsfl.images.image_list import ImageList
 
 
 def picture(seed=0, height=40, width=60):
@@ -135,7 +135,7 @@ def test_a_missing_package_is_one_clear_sentence(tmp_path, monkeypatch):
 def test_cuda_that_onnxruntime_lacks_is_refused_unless_automatic(tmp_path, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    monkeypatch.setattr(deep, "resolve_device", lambda device: torch.device("cuda"))
+    monkeypatch.setattr(network, "resolve_device", lambda device: torch.device("cuda"))
     path = tiny_network(tmp_path / "a.onnx")
     with pytest.raises(ValueError, match="device='cuda' was asked for, but this onnxruntime runs on CPU"):
         OnnxFeatures(path, device="cuda").vectors(SOURCES)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from numbers import Real
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddsfl.compute.device import make_generator
-from ddsfl.learning.candidates import read_candidates
-from ddsfl.learning.exemplars import ExemplarSelector
+from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector
 
 
 class RandomExemplars(ExemplarSelector):
@@ -50,16 +48,11 @@ class RandomExemplars(ExemplarSelector):
         self.device = device
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike | Tensor,
-        y: ArrayLike | Tensor,
-        groups: ArrayLike | Tensor | None = None,
-    ) -> Self:
-        """Choose among the patches X (N, P) with labels y; ``groups`` are checked and play no part."""
-        if not 0 < self.fraction <= 1:
+    def _check_settings(self) -> None:
+        if not (isinstance(self.fraction, Real) and 0 < self.fraction <= 1):
             raise ValueError(f"fraction={self.fraction!r}; expected a number in (0, 1].")
-        candidates = read_candidates(self, X, y, groups)
+
+    def _choose(self, candidates: Candidates) -> Tensor:
         generator = make_generator(self.random_state)
         support = torch.zeros_like(candidates.membership)
         for label, member in enumerate(candidates.membership.T):
@@ -67,5 +60,4 @@ class RandomExemplars(ExemplarSelector):
             count = max(1, round(self.fraction * len(own)))
             chosen = torch.randperm(len(own), generator=generator)[:count]
             support[own[chosen.to(own.device)], label] = True
-        self.store(candidates, support)
-        return self
+        return support

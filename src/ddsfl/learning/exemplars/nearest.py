@@ -1,0 +1,101 @@
+"""Exemplars that patches of other classes hardly reach (the paper's nearest-neighbour exemplars)."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.neighbours.exact import nearest_within
+from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector, check_count
+from ddsfl.learning.exemplars.reaching import reaching, reaching_score
+
+
+class NearestExemplars(ExemplarSelector):
+    """Keep the patches of each class that patches of other classes hardly reach.
+
+    The coverage set of a patch are its nearest patches (of other images). A patch that stands in
+    the coverage sets of many classes, or close to those that cover it, shows a pattern that is
+    everywhere. Its reaching score, the mean distance of the other classes to it, is low; the top
+    ``fraction`` of each class by that score are its exemplars.
+
+    Parameters
+    ----------
+    fraction : share of the patches of each class that become its exemplars, in (0, 1]; at least one
+        a class.
+    coverage : patches in a coverage set; None takes 5 a class. Fewer leave most patches unreached.
+    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+
+    Attributes
+    ----------
+    support_ : (N, C) bool, which patch is an exemplar of which class.
+    indices_ : the patches that are an exemplar of any class, in rising order.
+    scores_ : (N, C) the score of each patch as an exemplar of each class it carries, nan elsewhere.
+    reaching_number_ : (N, C) int, how many patches of each class reach the patch.
+    reaching_distance_ : (N, C) the sum of their Euclidean distances to it.
+    classes_ : the classes, in the order of the columns.
+    n_features_in_ : inputs a patch.
+
+    Notes
+    -----
+    Algorithm ``algorithm_exemplar_NN`` of the paper. Where a class never reaches a patch, the
+    patch's distance to its nearest patch of that class stands in (`reaching_score`). A patch of
+    several classes is compared with the classes it does not carry. Unlabelled patches take no part:
+    they neither reach nor are reached, and their scores are nan. Equal scores are resolved by the
+    content of the patches, never by their place, so a permutation of the patches permutes the
+    result and changes nothing else. Besides X the search holds two copies of the patches and 12
+    bytes for each member of a coverage set.
+
+    Examples
+    --------
+    Two classes with a pattern of their own each, and a pattern (near 0) that both have.
+
+    >>> import numpy as np
+    >>> X = np.array([[0.0], [5.0], [5.1], [0.1], [-5.0], [-5.2]])
+    >>> y = np.array(["street", "street", "street", "coast", "coast", "coast"])
+    >>> selector = NearestExemplars(fraction=0.67, coverage=2).fit(X, y)
+    >>> selector.indices_
+    array([1, 2, 4, 5])
+    >>> selector.scores_[:, 1].round(1)
+    array([3.4, 4.9, 5. , nan, nan, nan])
+    """
+
+    def __init__(
+        self,
+        fraction: float = 0.1,
+        coverage: int | None = None,
+        device: str | torch.device = "auto",
+    ) -> None:
+        self.fraction = fraction
+        self.coverage = coverage
+        self.device = device
+
+    def _check_settings(self) -> None:
+        if not (isinstance(self.fraction, Real) and 0 < self.fraction <= 1):
+            raise ValueError(f"fraction={self.fraction!r}; expected a number in (0, 1].")
+        if self.coverage is not None:
+            check_count("coverage", self.coverage)
+
+    def _choose(self, candidates: Candidates) -> Tensor:
+        membership = candidates.membership
+        n_patches, n_classes = membership.shape
+        size = int(min(self.coverage or 5 * n_classes, n_patches - 1))
+        covered = nearest_within(candidates.patches, size, groups=candidates.groups, membership=membership)
+        assert covered.class_distances is not None
+        number, distance = reaching(covered.indices, covered.distances, membership)
+        score = reaching_score(number, distance, covered.class_distances, membership)
+
+        support = torch.zeros_like(membership)
+        for label in range(n_classes):
+            own = membership[:, label].nonzero().squeeze(1)
+            count = max(1, round(self.fraction * len(own)))
+            # Stable, so that equal scores keep the content order of the candidates.
+            best = torch.argsort(score[own], descending=True, stable=True)[:count]
+            support[own[best], label] = True
+
+        scores = torch.where(membership, score[:, None], torch.nan)
+        self.scores_ = candidates.in_callers_order(scores, torch.nan)
+        self.reaching_number_ = candidates.in_callers_order(number, 0)
+        self.reaching_distance_ = candidates.in_callers_order(distance, 0.0)
+        return support

@@ -1,0 +1,147 @@
+"""Exemplars of clusters that a linear SVM separates from other classes (the paper's SVM exemplars)."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import as_numpy, make_generator
+from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector, check_count
+from ddsfl.learning.exemplars.clusters import nearest_to_centre, refine, split_halves, start_clusters
+
+
+class SvmExemplars(ExemplarSelector):
+    """Keep one patch of each cluster that a linear SVM tells from most other classes.
+
+    Each class is clustered by k-means on one half of its images. An SVM a cluster, trained against
+    patches of other classes, is tested on the other half, and the patches of its own class that it
+    fires on best become the new members. A cluster goes if it hardly fires on its own class, or
+    fires on many patches of more than half of the classes. Then the halves swap, until nothing
+    changes. The exemplar of a cluster that remains is the member nearest to its centre.
+
+    Parameters
+    ----------
+    n_clusters : clusters a class to begin with; None takes one in 50 patches of the class.
+    min_members : patches of its own class that a cluster must fire on.
+    max_members : members of a cluster at most.
+    many : from when on a class counts as one that a cluster fires on. A float is relative to the
+        cluster's own class: 1.0 means that as large a share of the patches fires. An integer is a
+        number of patches.
+    C : cost of a violated margin, for patches scaled to unit energy an input (done here).
+    n_negatives : patches of other classes that an SVM is trained against.
+    max_rounds : rounds at most; one round trains on one half and tests on the other.
+    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+    random_state : seed of the halves, the clusters and the negatives.
+
+    Attributes
+    ----------
+    support_ : (N, C) bool, which patch is an exemplar of which class.
+    indices_ : the patches that are an exemplar of any class, in rising order.
+    n_clusters_ : (C, 2) int, clusters of each class before and after.
+    n_rounds_ : rounds it took.
+    classes_ : the classes, in the order of the columns.
+    n_features_in_ : inputs a patch.
+
+    Notes
+    -----
+    Algorithm ``algorithm_exemplar_SVM`` of the paper; fired means a score above -1. A fixed number
+    of patches for "many" is right for one size of set only: SVMs fire on some percent of everything
+    they were not trained on, and with ``many=3`` no cluster of real patches survives. A patch of
+    several classes is a negative only for classes it does not carry. Unlabelled patches take no
+    part. A class that would lose all its clusters keeps its best one, with a warning. Random draws
+    go by the content of the patches, so a permutation of the patches permutes the result.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat(["coast", "forest", "street"], 100)
+    >>> patterns = 3 * np.repeat(np.eye(6)[:3], 100, axis=0)
+    >>> patterns[::2] = 3 * np.eye(6)[5]  # every other patch shows what all classes have
+    >>> X = patterns + 0.3 * rng.normal(size=(300, 6))
+    >>> selector = SvmExemplars(n_clusters=4, random_state=0).fit(X, y)
+    >>> bool((selector.indices_ % 2 == 1).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        min_members: int = 3,
+        max_members: int = 10,
+        many: int | float = 1.0,
+        C: float = 0.1,
+        n_negatives: int = 1000,
+        max_rounds: int = 5,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.min_members = min_members
+        self.max_members = max_members
+        self.many = many
+        self.C = C
+        self.n_negatives = n_negatives
+        self.max_rounds = max_rounds
+        self.device = device
+        self.random_state = random_state
+
+    def _choose(self, candidates: Candidates) -> Tensor:
+        patches, membership = candidates.patches, candidates.membership
+        if bool(membership.all(0).any()):
+            everywhere = self.classes_[int(membership.all(0).to(torch.uint8).argmax())]
+            raise ValueError(f"y gives class '{everywhere}' to every patch; expected patches without it.")
+        # C then means the same for raw, normalised and unit-norm patches.
+        patches = patches / patches.square().mean().sqrt().clamp(min=1e-12)
+
+        generator = make_generator(self.random_state)
+        half = split_halves(membership, candidates.groups, generator)
+        clusters = start_clusters(
+            patches,
+            membership,
+            half,
+            self.n_clusters,
+            self.min_members,
+            self.max_members,
+            generator,
+        )
+        before = torch.bincount(clusters.labels, minlength=membership.shape[1])
+        clusters, self.n_rounds_, rescued = refine(
+            patches,
+            membership,
+            half,
+            clusters,
+            C=self.C,
+            n_negatives=self.n_negatives,
+            min_members=self.min_members,
+            max_members=self.max_members,
+            many=self.many,
+            max_rounds=self.max_rounds,
+            generator=generator,
+        )
+        if bool(rescued.any()):
+            names = ", ".join(str(name) for name in self.classes_[as_numpy(rescued)])
+            warnings.warn(
+                f"No cluster of these classes is discriminative; each kept its best: {names}.",
+                stacklevel=2,
+            )
+        after = torch.bincount(clusters.labels, minlength=membership.shape[1])
+        self.n_clusters_ = as_numpy(torch.stack([before, after], 1))
+        support = torch.zeros_like(membership)
+        support[nearest_to_centre(patches, clusters), clusters.labels] = True
+        return support
+
+    def _check_settings(self) -> None:
+        if self.n_clusters is not None:
+            check_count("n_clusters", self.n_clusters)
+        for name in ("min_members", "n_negatives", "max_rounds"):
+            check_count(name, getattr(self, name))
+        check_count("max_members", self.max_members, least=self.min_members)
+        for name in ("many", "C"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and float(value) > 0):
+                raise ValueError(f"{name}={value!r}; expected a number above 0.")
