@@ -125,7 +125,7 @@ def encoding(images: Sequence[Tensor]) -> None:
 def one_split(folder: str) -> None:
     """From JPEG files to accuracy, through the same code as `ddsfl evaluate`."""
     from ddsfl import SceneClassifier
-    from ddsfl.experiments.protocols import random_splits
+    from ddsfl.datasets.protocols import random_splits
 
     start = time.perf_counter()
     found = find_images(folder)

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from ddsfl.experiments.datasets import DATASETS, RemoteFile
-from tests.experiments.server import serving
+from ddsfl.datasets.catalogue import DATASETS, RemoteFile
+from tests.support.server import serving
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def server(monkeypatch):
         file = RemoteFile("scenes.zip", (scripted.address,), digest)
         scenes = replace(DATASETS["scene15"], files=(file,), classes={"Coast": 1, "Office": 2})
         sets = {**DATASETS, "scene15": scenes, "plain": replace(scenes, files=(replace(file, digest=None),))}
-        monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", sets)
-        monkeypatch.setattr("ddsfl.experiments.downloads.time.sleep", lambda _: None)
+        monkeypatch.setattr("ddsfl.datasets.catalogue.DATASETS", sets)
+        monkeypatch.setattr("ddsfl.datasets.fetch.time.sleep", lambda _: None)
         yield scripted
 
 

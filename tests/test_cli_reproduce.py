@@ -6,11 +6,11 @@ import pytest
 from PIL import Image
 
 from ddsfl.experiments import methods
-from ddsfl.experiments.protocols import PROTOCOLS, Protocol
+from ddsfl.datasets.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments.tables import TABLES, table
 from ddsfl.presets import preset
 from tests.descriptors.test_network import tiny_network
-from tests.experiments.made_cells import leave_cells
+from tests.support.made_cells import leave_cells
 from tests.support.tiny import TINY, TINY_OPTIONS, write_scenes
 
 

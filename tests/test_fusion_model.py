@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from ddsfl.classify.fusion import choose_weights
 from ddsfl.descriptors.registry import METHODS
-from ddsfl.inspection import describe_model, draw_model
+from ddsfl.report.inspection import describe_model, draw_model
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_model, write_model
 from ddsfl.settings import Settings

@@ -6,7 +6,7 @@ from PIL import Image
 from sklearn.base import clone
 
 from ddsfl.descriptors.network import OnnxFeatures
-from ddsfl.inspection import describe_model
+from ddsfl.report.inspection import describe_model
 from ddsfl.keys import StageKeys
 from ddsfl.model import SceneClassifier
 from ddsfl.modelfile import ModelFileError, read_header

@@ -73,7 +73,7 @@ def test_make_knows_its_targets(command):
 @pytest.mark.slow
 def test_the_demo_runs_and_leaves_what_it_promises(tmp_path, monkeypatch):
     """The demo with fewer scenes; `make demo` itself is this command in a fresh environment."""
-    from ddsfl.console import Console
+    from ddsfl.report.console import Console
     from ddsfl.experiments import demo
 
     monkeypatch.setattr(demo, "N_TRAIN", 4)

@@ -40,14 +40,14 @@ from ddsfl.cli_options import (
     Strict,
 )
 from ddsfl.cli_reproduce import add_reproduce
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.demo import run_demo
 from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split
 from ddsfl.images.folders import find_images, list_images
-from ddsfl.inspection import describe_model, draw_model
+from ddsfl.report.inspection import describe_model, draw_model
 from ddsfl.model import SceneClassifier
-from ddsfl.plots import draw_confusion
+from ddsfl.report.plots import draw_confusion
 
 app = typer.Typer(
     help="Learn local image features from small labelled image sets, and classify with them.",

@@ -11,10 +11,10 @@ from rich.console import Console as Paper
 from rich.table import Column, Table
 
 from ddsfl.cli_options import Command, Quiet
-from ddsfl.console import Console
-from ddsfl.experiments.dataset_folders import check_dataset
-from ddsfl.experiments.datasets import DATASETS, dataset
-from ddsfl.experiments.downloads import get_dataset
+from ddsfl.report.console import Console
+from ddsfl.datasets.folders import check_dataset
+from ddsfl.datasets.catalogue import DATASETS, dataset
+from ddsfl.datasets.fetch import get_dataset
 
 Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
 

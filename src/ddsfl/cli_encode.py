@@ -15,7 +15,7 @@ from ddsfl.blocks import Block
 from ddsfl.cli_inputs import check_writable, load_model, read_pictures
 from ddsfl.cli_options import Command, Device, Network, Pictures, Quiet, Strict
 from ddsfl.compute.stages import write_whole
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.images.folders import list_images
 from ddsfl.settings import Settings

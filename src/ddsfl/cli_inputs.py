@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from ddsfl.console import Console
-from ddsfl.experiments.protocols import Split, official_split, random_splits
+from ddsfl.report.console import Console
+from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.model import SceneClassifier

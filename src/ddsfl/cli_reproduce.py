@@ -14,7 +14,7 @@ from ddsfl.cli_inputs import network_files
 from ddsfl.cli_options import Command, Device, QuietTable
 from ddsfl.cli_search import search
 from ddsfl.compute.stages import write_whole
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.complement import complement, draw_examples
 from ddsfl.experiments.drawing import (
     DrawnTable,

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ddsfl.cli_inputs import changed_settings, read_set
 from ddsfl.cli_options import Changes, Device, Preset, QuietTable, Seed
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import find_images
 

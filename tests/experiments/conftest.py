@@ -4,7 +4,7 @@ import pytest
 
 from ddsfl.experiments import methods
 from ddsfl.experiments.grid import Grid
-from ddsfl.experiments.protocols import PROTOCOLS, Protocol
+from ddsfl.datasets.protocols import PROTOCOLS, Protocol
 from ddsfl.presets import preset
 from tests.support.tiny import TINY, write_scenes
 

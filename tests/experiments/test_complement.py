@@ -5,7 +5,7 @@ from PIL import Image
 
 from ddsfl.compute.stages import fingerprint
 from ddsfl.experiments.complement import complement, draw_examples, won_images
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.images.folders import ImageSet
 
 

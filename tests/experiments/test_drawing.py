@@ -11,7 +11,7 @@ from rich.console import Console
 from ddsfl.experiments.drawing import as_markdown, as_picture, as_text, draw_bank_sizes, draw_cells
 from ddsfl.experiments.results import MISSING
 from ddsfl.experiments.tables import Row, TableOfRows, bank_method, table
-from tests.experiments.made_cells import leave_cells
+from tests.support.made_cells import leave_cells
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import ddsfl
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split, settings_of_cell
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.presets import preset
 from ddsfl.settings import image_list
 from tests.support.tiny import TINY, tiny_scenes

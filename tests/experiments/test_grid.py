@@ -14,7 +14,7 @@ from ddsfl.classify.fusion import WeightChoice
 from ddsfl.experiments import evaluation, grid, methods
 from ddsfl.experiments.evaluation import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
-from ddsfl.experiments.voc import VOC_CLASSES
+from ddsfl.datasets.voc import VOC_CLASSES
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model import SceneClassifier

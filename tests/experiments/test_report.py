@@ -4,7 +4,7 @@ import pytest
 
 from ddsfl.experiments.report import END, START, write_report
 from ddsfl.experiments.results import read_cells
-from tests.experiments.made_cells import leave_cells
+from tests.support.made_cells import leave_cells
 
 
 @pytest.fixture

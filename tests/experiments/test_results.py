@@ -12,7 +12,7 @@ from ddsfl.experiments.results import (
     score_of,
     summarise,
 )
-from tests.experiments.made_cells import leave_cells, make_cell
+from tests.support.made_cells import leave_cells, make_cell
 
 
 def by_split(scores, **values):

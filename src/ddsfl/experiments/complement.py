@@ -14,10 +14,10 @@ from rich.text import Text
 from ddsfl.compute.stages import fingerprint
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.drawing import pipes
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
-from ddsfl.plots import save_figure
+from ddsfl.report.plots import save_figure
 
 #: As in the paper's figure: two classes each, and so many pictures of one.
 SHOWN_CLASSES, SHOWN_PICTURES = 2, 6

@@ -25,7 +25,7 @@ from ddsfl.experiments.results import (
     summarise,
 )
 from ddsfl.experiments.tables import BANK_SIZES, TableOfRows, bank_method
-from ddsfl.plots import save_figure
+from ddsfl.report.plots import save_figure
 
 CHANGED = "* made with other settings than the method has now."
 

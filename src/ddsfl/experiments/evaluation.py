@@ -18,7 +18,7 @@ import ddsfl
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.compute.device import as_numpy, resolve_device, slices
 from ddsfl.compute.stages import fingerprint
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.cells import (
     Cell,
     current_commit,
@@ -27,7 +27,7 @@ from ddsfl.experiments.cells import (
     score_rankings,
     write_cell,
 )
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.voc_runs import VocTruth, leave_out_difficult
 from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys

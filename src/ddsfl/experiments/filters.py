@@ -20,7 +20,7 @@ from ddsfl.fitting import Fit
 from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
-from ddsfl.plots import draw_filters
+from ddsfl.report.plots import draw_filters
 
 #: The methods of the paper's figure, by the titles of their pictures.
 FIGURE: Mapping[str, str] = {"RICA": "rica-1layer", "DDSFL": "ddsfl-1layer"}

@@ -27,7 +27,7 @@ from ddsfl.experiments.evaluation import (
 )
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.network_vectors import NetworkVectors, deep_blocks
-from ddsfl.experiments.protocols import Split, protocol
+from ddsfl.datasets.protocols import Split, protocol
 from ddsfl.experiments.results import score_of
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.folders import ImageSet, Label

@@ -18,7 +18,7 @@ from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.descriptors.network import file_fingerprint
 from ddsfl.descriptors.registry import make_source
 from ddsfl.experiments.evaluation import Shared, vector_keys
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets

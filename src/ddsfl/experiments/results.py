@@ -14,7 +14,7 @@ from scipy import stats
 from ddsfl.experiments.cells import Cell, read_cell
 from ddsfl.experiments.evaluation import made_with
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.protocols import PROTOCOLS
+from ddsfl.datasets.protocols import PROTOCOLS
 
 #: How a number that there is not is written: a dash.
 MISSING = "\u2013"

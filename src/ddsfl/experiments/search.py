@@ -14,10 +14,10 @@ import ddsfl
 from ddsfl.classify.crossval import stratified_folds
 from ddsfl.compute.device import make_generator
 from ddsfl.compute.stages import fingerprint
-from ddsfl.console import Console
+from ddsfl.report.console import Console
 from ddsfl.experiments.cells import read_cell, write_cell
 from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
-from ddsfl.experiments.protocols import Split
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.image_list import ImageList
 from ddsfl.learning.labels import indicators, read_targets

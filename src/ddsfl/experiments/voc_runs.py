@@ -13,7 +13,7 @@ import numpy as np
 import ddsfl
 from ddsfl.classify.fusion import fit_blocks
 from ddsfl.compute.stages import Stages
-from ddsfl.experiments.voc import VocMachines, read_voc, score_voc, write_results
+from ddsfl.datasets.voc import VocMachines, read_voc, score_voc, write_results
 from ddsfl.fitting import Fit
 from ddsfl.images.image_list import ImageList
 from ddsfl.keys import StageKeys

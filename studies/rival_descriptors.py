@@ -1,6 +1,6 @@
 """CENTRIST and OTC on an image set, as every rival is run here and as their authors run them.
 
-    python -m benchmarks.rival_descriptors FOLDER [--splits 1] [--only centrist] [--step 3] [--words 2000]
+    python -m studies.rival_descriptors FOLDER [--splits 1] [--only centrist] [--step 3] [--words 2000]
 
 FOLDER holds class folders; splits are those of the tables for Scene 15 (100 training images a class, the rest
 test images). Whatever is chosen, C and the width of a kernel, is chosen by cross-validation on the training
@@ -31,7 +31,7 @@ from ddsfl.descriptors import otc
 from ddsfl.descriptors.centrist import CENTRIST
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.protocols import Split, random_splits
+from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.patches.batches import image_batches

@@ -2,9 +2,9 @@ import tarfile
 
 import pytest
 
-from ddsfl.experiments.datasets import DATASETS, dataset
-from ddsfl.experiments.protocols import PROTOCOLS
-from ddsfl.experiments.voc import VOC_CLASSES
+from ddsfl.datasets.catalogue import DATASETS, dataset
+from ddsfl.datasets.protocols import PROTOCOLS
+from ddsfl.datasets.voc import VOC_CLASSES
 
 
 def test_sets_have_the_sizes_that_their_makers_give():

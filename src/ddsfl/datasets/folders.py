@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ddsfl.experiments.datasets import Dataset, dataset
-from ddsfl.experiments.voc import check_voc
+from ddsfl.datasets.catalogue import Dataset, dataset
+from ddsfl.datasets.voc import check_voc
 from ddsfl.images.folders import ImageSet, ImageSetError, find_images
 
 

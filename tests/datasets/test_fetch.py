@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddsfl.experiments import downloads
-from ddsfl.experiments.archives import ArchiveError
-from ddsfl.experiments.datasets import DATASETS, RemoteFile
-from ddsfl.experiments.downloads import DownloadError, fetch, get_dataset
-from tests.experiments.server import serving
+from ddsfl.datasets import fetch
+from ddsfl.datasets.archives import ArchiveError
+from ddsfl.datasets.catalogue import DATASETS, RemoteFile
+from ddsfl.datasets.fetch import DownloadError, fetch, get_dataset
+from tests.support.server import serving
 
 BODY = np.random.default_rng(0).bytes(700_001)
 DIGEST = "md5:" + hashlib.md5(BODY).hexdigest()
@@ -237,7 +237,7 @@ def small_set(server, monkeypatch):
         classes={"bar": 1, "pub": 2},
         lists={},
     )
-    monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", {"small": made})
+    monkeypatch.setattr("ddsfl.datasets.catalogue.DATASETS", {"small": made})
     return made
 
 
@@ -278,7 +278,7 @@ def test_a_damaged_archive_says_what_to_do(server, small_set, tmp_path):
 def test_rar_archives_and_sets_without_files_are_left_to_people(server, small_set, tmp_path, monkeypatch):
     rar = replace(small_set, files=(RemoteFile("a.rar", (server.address,)),))
     sets = {"rar": rar, "none": replace(small_set, files=()), "free": DATASETS["folder"]}
-    monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", sets)
+    monkeypatch.setattr("ddsfl.datasets.catalogue.DATASETS", sets)
     (left,) = get_dataset("rar", tmp_path, wait=0.0)
     assert left == f"Python cannot unpack RAR archives: run `unrar x {tmp_path / 'a.rar'} {tmp_path}/`."
     (left,) = get_dataset("none", tmp_path)

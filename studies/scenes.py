@@ -1,6 +1,6 @@
 """Random, RICA and DDSFL filters on the drawn scenes over ten seeds that were not used to make them.
 
-`python -m benchmarks.scenes` writes docs/scenes.md; finished seeds are kept in docs/scenes.json.
+`python -m studies.scenes` writes docs/scenes.md; finished seeds are kept in docs/scenes.json.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def page(cells: dict[str, dict[str, object]]) -> str:
     lines = [
         "# The drawn scenes of the demo",
         "",
-        "Made by `python -m benchmarks.scenes` from `docs/scenes.json`.",
+        "Made by `python -m studies.scenes` from `docs/scenes.json`.",
         "",
         f"Eight classes, {N_TRAIN} training and {N_TEST} test images a class, preset `quick` with "
         f"{', '.join(f'`{path}={value}`' for path, value in DEMO_CHANGES.items())}.",

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from ddsfl import console as module
-from ddsfl.console import Console, describe_stage
+from ddsfl.report import console as module
+from ddsfl.report.console import Console, describe_stage
 
 
 @pytest.fixture

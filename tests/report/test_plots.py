@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddsfl import plots
+from ddsfl.report import plots
 
 NAMES = ["forest", "Küche", "street", "coast"]
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ddsfl.blocks import Block, n_words
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model import SceneClassifier
-from ddsfl.plots import draw_filters, draw_objective, draw_sharing
+from ddsfl.report.plots import draw_filters, draw_objective, draw_sharing
 
 
 def describe_model(model: SceneClassifier) -> list[Table]:

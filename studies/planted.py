@@ -1,11 +1,11 @@
-"""How well sharing is recovered as noise grows: ``python -m benchmarks.planted`` writes the page."""
+"""How well sharing is recovered as noise grows: ``python -m studies.planted`` writes the page."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
-from tests.support.planted import f1, make_planted, recovered_uses
+from studies.planted_patches import f1, make_planted, recovered_uses
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.learning.bank import FilterBank
@@ -22,7 +22,7 @@ BANKS: dict[str, dict[str, float]] = {
 }
 HEAD = """# Does `sharing_` tell the truth?
 
-Made by `python -m benchmarks.planted`.
+Made by `python -m studies.planted`.
 
 Patches of four classes are sums of three atoms with Laplacian weights plus noise. Of fourteen atoms
 (random directions in 24 dimensions, so correlated) two are used by all classes, four by two and

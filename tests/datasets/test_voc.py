@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 from sklearn.svm import LinearSVC
 
-from ddsfl.experiments.voc import (
+from ddsfl.datasets.voc import (
     VOC_CLASSES,
     VocMachines,
     check_voc,

@@ -1,6 +1,6 @@
 """Settings side by side on folds of training images: each layer alone and layers together.
 
-    python -m benchmarks.folds FOLDER --dataset scene15 --candidates FILE --out FILE [--folds 4] [--train 70]
+    python -m studies.folds FOLDER --dataset scene15 --candidates FILE --out FILE [--folds 4] [--train 70]
 
 FOLDER holds a data set; the folds are drawn from the training images of its first split. Without --dataset
 FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
@@ -34,11 +34,11 @@ import torch
 from torch import Tensor
 
 import ddsfl
-from benchmarks.agreement import accuracy
+from studies.agreement import accuracy
 from ddsfl.compute.stages import Stages, write_whole
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.protocols import Split, protocol, random_splits
+from ddsfl.datasets.protocols import Split, protocol, random_splits
 from ddsfl.fitting import Fit
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList

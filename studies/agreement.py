@@ -1,6 +1,6 @@
 """What a faster path costs in accuracy: two encodings of the same images by the same model.
 
-    python -m benchmarks.agreement MODEL FOLDER [--splits 20] [--device cuda]
+    python -m studies.agreement MODEL FOLDER [--splits 20] [--device cuda]
 
 On CUDA the fused path in half precision stands against plain torch in float32, on a CPU the search of the
 nearest words through shortlists against the exact one. Filters and words are those of the model; only the SVM
@@ -23,7 +23,7 @@ from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import plain_path
 from ddsfl.experiments.cells import current_commit
-from ddsfl.experiments.protocols import Split, random_splits
+from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
 

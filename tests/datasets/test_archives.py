@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from ddsfl.experiments import archives
-from ddsfl.experiments.archives import ArchiveError, unpack
+from ddsfl.datasets import archives
+from ddsfl.datasets.archives import ArchiveError, unpack
 
 FILES = {"Images/bar/1.jpg": b"one", "Images/pub/ü.jpg": b"two", "list.txt": b""}
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddsfl.experiments.dataset_folders import check_dataset, find_list, image_folder
-from ddsfl.experiments.datasets import DATASETS
+from ddsfl.datasets.folders import check_dataset, find_list, image_folder
+from ddsfl.datasets.catalogue import DATASETS
 from ddsfl.images.folders import ImageSetError
 
 
@@ -14,7 +14,7 @@ def small(monkeypatch):
     indoor = replace(DATASETS["indoor67"], classes={"bar": 2, "pub": 3}, lists={"TrainImages.txt": 2})
     scenes = replace(DATASETS["scene15"], classes={"Coast": 2, "Office": 1})
     sets = {"indoor67": indoor, "scene15": scenes, "folder": DATASETS["folder"]}
-    monkeypatch.setattr("ddsfl.experiments.datasets.DATASETS", sets)
+    monkeypatch.setattr("ddsfl.datasets.catalogue.DATASETS", sets)
 
 
 def write(root, classes):

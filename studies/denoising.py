@@ -1,6 +1,6 @@
 """Footnote 1 of the paper: does spatial denoising make learning depend less on the start?
 
-``python -m benchmarks.denoising`` learns banks from several starts with and without the term and
+``python -m studies.denoising`` learns banks from several starts with and without the term and
 writes how far they differ to ``docs/denoising.md``.
 """
 
@@ -93,7 +93,7 @@ def main() -> None:
         print(lines[-1], flush=True)
     head = (
         "# Does the denoising term make learning depend less on the start?\n\n"
-        "Made by `python -m benchmarks.denoising`: the paper's footnote 1 says that the spatial\n"
+        "Made by `python -m studies.denoising`: the paper's footnote 1 says that the spatial\n"
         "denoising term brings little accuracy but makes the result depend less on the start.\n\n"
         f"{len(X)} patches of {SIDE}x{SIDE} pixels from pictures of 1/f noise with edges, "
         f"{N_NEIGHBOURS} neighbours\nwithin two pixels, 96 filters, {len(SEEDS)} starts. Agreement is the "

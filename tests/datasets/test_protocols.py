@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ddsfl.experiments.protocols import PROTOCOLS, Split, official_split, protocol, random_splits
-from ddsfl.experiments.voc import VOC_CLASSES
+from ddsfl.datasets.protocols import PROTOCOLS, Split, official_split, protocol, random_splits
+from ddsfl.datasets.voc import VOC_CLASSES
 from ddsfl.images.folders import ImageSetError
 from tests.oracles.voc import write_voc
 

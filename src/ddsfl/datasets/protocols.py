@@ -12,8 +12,8 @@ from pathlib import Path, PurePath, PurePosixPath
 import numpy as np
 
 from ddsfl.compute.device import spawn_seeds
-from ddsfl.experiments.dataset_folders import find_list, image_folder
-from ddsfl.experiments.voc import read_voc
+from ddsfl.datasets.folders import find_list, image_folder
+from ddsfl.datasets.voc import read_voc
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, find_images
 
 

@@ -1,0 +1,1 @@
+"""Image sets: what they are, where they lie, how they are fetched, and which images train and test."""

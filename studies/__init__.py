@@ -1,0 +1,1 @@
+"""Scientific questions about the method, answered by commands that anyone can repeat; not shipped."""
