@@ -26,8 +26,8 @@ from ddsfl.images.folders import find_images
 from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.forward import LearnedLayer
 from ddsfl.learning.stack import FilterStack
+from ddsfl.model.presets import preset
 from ddsfl.patches.local import LocalDescriptors
-from ddsfl.presets import preset
 
 #: Real scenes where they are, else drawn ones.
 SCENES = Path("/tmp/data/scene15")

@@ -29,7 +29,7 @@ from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.learning.inputs import InputDrawer
-from ddsfl.presets import preset
+from ddsfl.model.presets import preset
 
 CUDA = torch.device("cuda")
 FULL, COVERAGE = 600_000, 75

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from benchmarks.memory import forget_peak, peak_gigabytes
-from ddsfl.blocks import Encoder
 from ddsfl.coding.llc import LLC
+from ddsfl.encoder.blocks import Encoder
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.stack import FilterStack
-from ddsfl.presets import preset
+from ddsfl.model.presets import preset
 
 N_IMAGES, PATCHES = 32, 15_000
 WORDS, FILTERS, CLASSES = (1000, 2000, 4000, 8000), (128, 400, 1024, 2048), (15, 67, 200)

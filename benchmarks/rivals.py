@@ -86,8 +86,8 @@ def ours(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], obj
 
     from ddsfl.learning.forward import LearnedLayer
     from ddsfl.learning.stack import FilterStack
+    from ddsfl.model.presets import preset
     from ddsfl.patches.normalise import InputSpace
-    from ddsfl.presets import preset
 
     pooled = our_pooling(folder, search)
     arrays = {name: torch.from_numpy(array) for name, array in np.load(folder / "layer.npz").items()}

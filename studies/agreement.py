@@ -22,8 +22,8 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import plain_path
-from ddsfl.experiments.cells import current_commit
 from ddsfl.datasets.protocols import Split, random_splits
+from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
 

@@ -34,19 +34,19 @@ import torch
 from torch import Tensor
 
 import ddsfl
-from studies.agreement import accuracy
 from ddsfl.compute.stages import Stages, write_whole
+from ddsfl.datasets.protocols import Split, protocol, random_splits
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.datasets.protocols import Split, protocol, random_splits
-from ddsfl.fitting import Fit
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
-from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
-from ddsfl.networks import find_networks
-from ddsfl.presets import preset
-from ddsfl.settings import Settings, image_list
+from ddsfl.model.fit import Fit
+from ddsfl.model.keys import StageKeys
+from ddsfl.model.networks import find_networks
+from ddsfl.model.presets import preset
+from ddsfl.model.settings import Settings, image_list
+from studies.agreement import accuracy
 
 #: Folds differ from the splits of the tables, which have seeds from 0.
 SEED = 5

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from studies.planted_patches import f1, make_planted, recovered_uses
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.learning.bank import FilterBank
+from studies.planted_patches import f1, make_planted, recovered_uses
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sharing-recovery.md"
 NOISES = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)

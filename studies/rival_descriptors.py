@@ -23,19 +23,19 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from ddsfl import SceneClassifier
-from ddsfl.blocks import unit_vectors
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.compute.device import as_tensor, resolve_device
+from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.descriptors import otc
 from ddsfl.descriptors.centrist import CENTRIST
+from ddsfl.encoder.blocks import unit_vectors
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
+from ddsfl.model.settings import Settings, image_list
 from ddsfl.patches.batches import image_batches
-from ddsfl.settings import Settings, image_list
 
 Array = np.ndarray[Any, Any]
 

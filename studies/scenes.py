@@ -1,6 +1,6 @@
 """Random, RICA and DDSFL filters on the drawn scenes over ten seeds that were not used to make them.
 
-`python -m studies.scenes` writes docs/scenes.md; finished seeds are kept in docs/scenes.json.
+`python -m studies.scenes` writes docs/scenes.md; finished seeds are kept in results/scenes.json.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ddsfl.experiments.demo import DEMO_CHANGES, KINDS, N_TEST, N_TRAIN, compare
 
 SEEDS = range(200, 210)
 PAGE = Path(__file__).parents[1] / "docs" / "scenes.md"
-CELLS = PAGE.with_suffix(".json")
+CELLS = PAGE.parents[1] / "results" / "scenes.json"
 
 
 def measure() -> dict[str, dict[str, object]]:
@@ -43,7 +43,7 @@ def page(cells: dict[str, dict[str, object]]) -> str:
     lines = [
         "# The drawn scenes of the demo",
         "",
-        "Made by `python -m studies.scenes` from `docs/scenes.json`.",
+        "Made by `python -m studies.scenes` from `results/scenes.json`.",
         "",
         f"Eight classes, {N_TRAIN} training and {N_TEST} test images a class, preset `quick` with "
         f"{', '.join(f'`{path}={value}`' for path, value in DEMO_CHANGES.items())}.",

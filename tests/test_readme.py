@@ -73,8 +73,8 @@ def test_make_knows_its_targets(command):
 @pytest.mark.slow
 def test_the_demo_runs_and_leaves_what_it_promises(tmp_path, monkeypatch):
     """The demo with fewer scenes; `make demo` itself is this command in a fresh environment."""
-    from ddsfl.report.console import Console
     from ddsfl.experiments import demo
+    from ddsfl.report.console import Console
 
     monkeypatch.setattr(demo, "N_TRAIN", 4)
     monkeypatch.setattr(demo, "N_TEST", 3)

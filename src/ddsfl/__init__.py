@@ -28,7 +28,7 @@ from ddsfl.learning.exemplars.nearest import NearestExemplars
 from ddsfl.learning.exemplars.svm import SvmExemplars
 from ddsfl.learning.forward import Layer
 from ddsfl.learning.stack import FilterStack
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
 
 __all__ = [
     "CENTRIST",

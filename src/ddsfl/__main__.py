@@ -1,5 +1,5 @@
 """`python -m ddsfl` is the program `ddsfl`."""
 
-from ddsfl.cli import main
+from ddsfl.cli.main import main
 
 main()

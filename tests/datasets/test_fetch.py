@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddsfl.datasets import fetch
+from ddsfl.datasets import fetch as downloads
 from ddsfl.datasets.archives import ArchiveError
 from ddsfl.datasets.catalogue import DATASETS, RemoteFile
 from ddsfl.datasets.fetch import DownloadError, fetch, get_dataset

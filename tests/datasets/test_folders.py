@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddsfl.datasets.folders import check_dataset, find_list, image_folder
 from ddsfl.datasets.catalogue import DATASETS
+from ddsfl.datasets.folders import check_dataset, find_list, image_folder
 from ddsfl.images.folders import ImageSetError
 
 

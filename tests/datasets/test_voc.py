@@ -14,7 +14,7 @@ from ddsfl.datasets.voc import (
     write_results,
 )
 from ddsfl.images.folders import ImageSetError
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
 from tests.oracles.voc import voc_evaluate, write_voc
 from tests.support.tiny import TINY, tiny_scenes
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from ddsfl.datasets.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments import methods
 from ddsfl.experiments.grid import Grid
-from ddsfl.datasets.protocols import PROTOCOLS, Protocol
-from ddsfl.presets import preset
+from ddsfl.model.presets import preset
 from tests.support.tiny import TINY, write_scenes
 
 

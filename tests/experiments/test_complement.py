@@ -4,8 +4,8 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from ddsfl.compute.stages import fingerprint
-from ddsfl.experiments.complement import complement, draw_examples, won_images
 from ddsfl.datasets.protocols import Split
+from ddsfl.experiments.complement import complement, draw_examples, won_images
 from ddsfl.images.folders import ImageSet
 
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 import ddsfl
-from ddsfl.report.console import Console
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split, settings_of_cell
 from ddsfl.experiments.methods import method
-from ddsfl.datasets.protocols import Split
-from ddsfl.presets import preset
-from ddsfl.settings import image_list
+from ddsfl.model.presets import preset
+from ddsfl.model.settings import image_list
+from ddsfl.report.console import Console
 from tests.support.tiny import TINY, tiny_scenes
 
 SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part

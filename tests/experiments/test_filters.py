@@ -5,7 +5,7 @@ from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
 from ddsfl.experiments.grid import pixels_of
 from ddsfl.experiments.methods import method
 from ddsfl.images.image_list import ImageList
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
 
 
 def test_filters_are_those_of_the_cell_of_the_first_split(scenes):

@@ -9,15 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
-from ddsfl import fitting
 from ddsfl.classify.fusion import WeightChoice
+from ddsfl.datasets.voc import VOC_CLASSES
 from ddsfl.experiments import evaluation, grid, methods
 from ddsfl.experiments.evaluation import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
-from ddsfl.datasets.voc import VOC_CLASSES
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.scenes import make_scenes
-from ddsfl.model import SceneClassifier
+from ddsfl.model import fit as fitting
+from ddsfl.model.classifier import SceneClassifier
 from tests.descriptors.test_network import tiny_network
 from tests.oracles.voc import voc_evaluate, write_voc
 

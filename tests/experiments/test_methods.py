@@ -2,7 +2,7 @@ import pytest
 
 from ddsfl.experiments.methods import LEARNING, VARIANTS, method
 from ddsfl.experiments.tables import TABLES, table
-from ddsfl.presets import preset
+from ddsfl.model.presets import preset
 from tests.support.made_cells import NETWORK_FILES
 
 PAPER = preset("paper")

@@ -6,7 +6,7 @@ import pytest
 
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.experiments.grid import run_grid
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
 from tests.descriptors.test_network import tiny_network
 
 

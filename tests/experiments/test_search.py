@@ -8,9 +8,9 @@ import pytest
 from ddsfl.experiments import search
 from ddsfl.experiments.evaluation import Recipe
 from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training_folds
-from ddsfl.model import SceneClassifier
-from ddsfl.presets import preset
-from ddsfl.settings import image_list
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.presets import preset
+from ddsfl.model.settings import image_list
 from tests.support.tiny import TINY, tiny_scenes
 
 SMALL = {"lambda1": (0.0, 0.01), "gamma": (0.0, 0.3)}

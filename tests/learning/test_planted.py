@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
+from studies.planted_patches import f1, make_planted, recovered_uses
 
 from ddsfl.learning.bank import FilterBank
-from studies.planted_patches import f1, make_planted, recovered_uses
 
 SETTINGS = {"lambda1": 0.1, "lambda2": 0.04, "gamma": 0.3, "sharing_threshold": 0.0, "rounds": 3}
 

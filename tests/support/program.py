@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from ddsfl import cli
+from ddsfl.cli import main as cli
 
 
 def run_program(*arguments) -> int:

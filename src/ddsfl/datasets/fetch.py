@@ -18,8 +18,8 @@ from typing import Any
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.datasets.archives import ArchiveError, unpack
-from ddsfl.datasets.folders import check_dataset
 from ddsfl.datasets.catalogue import RemoteFile, dataset
+from ddsfl.datasets.folders import check_dataset
 
 #: How often one address is tried, and how long to wait after the first failure; then twice as long each time.
 ATTEMPTS = 5

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.compute.stages import fingerprint
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.drawing import pipes
-from ddsfl.datasets.protocols import Split
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 from ddsfl.report.plots import save_figure

@@ -9,13 +9,13 @@ from typing import Any
 from rich.console import Console as Paper
 from rich.table import Table
 
-from ddsfl.report.console import Console
 from ddsfl.experiments.cells import score_predictions
 from ddsfl.images.scenes import make_scenes
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.presets import preset
+from ddsfl.report.console import Console
 from ddsfl.report.inspection import draw_model
-from ddsfl.model import SceneClassifier
 from ddsfl.report.plots import draw_confusion
-from ddsfl.presets import preset
 
 #: Drawn scenes are small and simple: fewer filters, scales and words than the quick preset has do, and a
 #: filter explains more, so it may cost more.

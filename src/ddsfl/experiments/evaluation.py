@@ -18,7 +18,7 @@ import ddsfl
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.compute.device import as_numpy, resolve_device, slices
 from ddsfl.compute.stages import fingerprint
-from ddsfl.report.console import Console
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.cells import (
     Cell,
     current_commit,
@@ -27,14 +27,14 @@ from ddsfl.experiments.cells import (
     score_rankings,
     write_cell,
 )
-from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.voc_runs import VocTruth, leave_out_difficult
 from ddsfl.images.image_list import ImageList
-from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
-from ddsfl.model import SceneClassifier
-from ddsfl.networks import Networks
-from ddsfl.settings import Settings
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.keys import StageKeys
+from ddsfl.model.networks import Networks
+from ddsfl.model.settings import Settings
+from ddsfl.report.console import Console
 
 #: Test images whose vectors are joined at once.
 SCORED_AT_ONCE = 500

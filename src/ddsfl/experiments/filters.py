@@ -16,10 +16,10 @@ from ddsfl.compute.device import drawn_seed
 from ddsfl.compute.stages import Stages, write_whole
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split
 from ddsfl.experiments.methods import method
-from ddsfl.fitting import Fit
 from ddsfl.images.image_list import ImageList
-from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import indicators, read_targets
+from ddsfl.model.fit import Fit
+from ddsfl.model.keys import StageKeys
 from ddsfl.report.plots import draw_filters
 
 #: The methods of the paper's figure, by the titles of their pictures.

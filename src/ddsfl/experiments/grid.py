@@ -15,6 +15,7 @@ from typing import TypeAlias
 import torch
 
 from ddsfl.compute.device import drawn_seed
+from ddsfl.datasets.protocols import Split, protocol
 from ddsfl.experiments.cells import read_cell
 from ddsfl.experiments.evaluation import (
     Place,
@@ -27,14 +28,13 @@ from ddsfl.experiments.evaluation import (
 )
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.network_vectors import NetworkVectors, deep_blocks
-from ddsfl.datasets.protocols import Split, protocol
 from ddsfl.experiments.results import score_of
 from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.folders import ImageSet, Label
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.networks import find_networks
-from ddsfl.presets import preset
-from ddsfl.settings import Settings
+from ddsfl.model.networks import find_networks
+from ddsfl.model.presets import preset
+from ddsfl.model.settings import Settings
 
 Report = Callable[[str], None]
 Lines: TypeAlias = "SimpleQueue[str]"

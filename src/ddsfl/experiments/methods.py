@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ddsfl.blocks import Block
 from ddsfl.descriptors.registry import METHODS as DESCRIPTORS
-from ddsfl.presets import BANK, LLC, PRESETS, preset
-from ddsfl.settings import Settings
+from ddsfl.encoder.blocks import Block
+from ddsfl.model.presets import BANK, LLC, PRESETS, preset
+from ddsfl.model.settings import Settings
 
 #: Where the files of networks are, by the name that methods call them.
 NetworkFiles = Mapping[str, str | os.PathLike[str]]

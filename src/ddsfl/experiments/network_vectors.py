@@ -12,18 +12,18 @@ from typing import Any
 import torch
 
 import ddsfl
-from ddsfl.blocks import Block, unit_vectors
 from ddsfl.compute.device import as_tensor, resolve_device
 from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.datasets.protocols import Split
 from ddsfl.descriptors.network import file_fingerprint
 from ddsfl.descriptors.registry import make_source
+from ddsfl.encoder.blocks import Block, unit_vectors
 from ddsfl.experiments.evaluation import Shared, vector_keys
-from ddsfl.datasets.protocols import Split
 from ddsfl.images.image_list import ImageList
-from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
-from ddsfl.networks import find_networks
-from ddsfl.settings import Settings, plain
+from ddsfl.model.keys import StageKeys
+from ddsfl.model.networks import find_networks
+from ddsfl.model.settings import Settings, plain
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class NetworkVectors:
 def deep_blocks(settings: Settings) -> list[Block]:
     """Return the blocks whose vectors a network in a file gives.
 
-    >>> from ddsfl.presets import preset
+    >>> from ddsfl.model.presets import preset
     >>> deep_blocks(preset("paper"))
     []
     """

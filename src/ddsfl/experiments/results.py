@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from ddsfl.datasets.protocols import PROTOCOLS
 from ddsfl.experiments.cells import Cell, read_cell
 from ddsfl.experiments.evaluation import made_with
 from ddsfl.experiments.methods import method
-from ddsfl.datasets.protocols import PROTOCOLS
 
 #: How a number that there is not is written: a dash.
 MISSING = "\u2013"

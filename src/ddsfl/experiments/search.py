@@ -14,14 +14,14 @@ import ddsfl
 from ddsfl.classify.crossval import stratified_folds
 from ddsfl.compute.device import make_generator
 from ddsfl.compute.stages import fingerprint
-from ddsfl.report.console import Console
+from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.cells import read_cell, write_cell
 from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
-from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.image_list import ImageList
 from ddsfl.learning.labels import indicators, read_targets
-from ddsfl.settings import Settings
+from ddsfl.model.settings import Settings
+from ddsfl.report.console import Console
 
 #: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
 #: gamma comes before it. The weights are for inputs of unit mean energy.

@@ -14,11 +14,11 @@ import ddsfl
 from ddsfl.classify.fusion import fit_blocks
 from ddsfl.compute.stages import Stages
 from ddsfl.datasets.voc import VocMachines, read_voc, score_voc, write_results
-from ddsfl.fitting import Fit
 from ddsfl.images.image_list import ImageList
-from ddsfl.keys import StageKeys
 from ddsfl.learning.labels import read_targets
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.fit import Fit
+from ddsfl.model.keys import StageKeys
 
 Array = np.ndarray[Any, Any]
 

@@ -9,9 +9,9 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ddsfl.blocks import Block, n_words
+from ddsfl.encoder.blocks import Block, n_words
 from ddsfl.learning.stack import FilterStack
-from ddsfl.model import SceneClassifier
+from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.plots import draw_filters, draw_objective, draw_sharing
 
 

@@ -11,7 +11,7 @@ from ddsfl.compute.neighbours import bytes as module
 from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
 from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.stack import FilterStack
-from ddsfl.presets import preset
+from ddsfl.model.presets import preset
 
 pytestmark = pytest.mark.skipif(not byte_products_are_fast(), reason="no fast products of bytes here")
 

@@ -1,0 +1,1 @@
+"""The command-line program `ddsfl`: one table of commands, one small file per group of commands."""

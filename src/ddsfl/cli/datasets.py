@@ -1,0 +1,87 @@
+"""The commands `ddsfl datasets`: what the image sets are, fetching them, checking a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as Paper
+from rich.table import Column, Table
+
+from ddsfl.cli.options import Command, Quiet
+from ddsfl.datasets.catalogue import DATASETS, dataset
+from ddsfl.datasets.fetch import get_dataset
+from ddsfl.datasets.folders import check_dataset
+from ddsfl.report.console import Console
+
+Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
+
+
+def add_datasets(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
+    """Add the commands to the program; ``ends`` says how each ends when it cannot go on."""
+    group = typer.Typer(help="Image sets: what they are, get them, check them.", no_args_is_help=True)
+    group.command("list")(ends(list_sets))
+    group.command("get")(ends(get))
+    group.command("check")(ends(check))
+    app.add_typer(group, name="datasets")
+
+
+def list_sets() -> None:
+    """Show the image sets that experiments know, with their homes and licences."""
+    what = Column("what it is", overflow="fold")  # addresses must not be cut
+    table = Table("name", "images", "classes", what, show_lines=True)
+    for name, one in DATASETS.items():
+        files = ", ".join(file.name for file in one.files)
+        text = [one.title, one.home, f"licence: {one.licence}", f"layout: {one.layout}"]
+        text += [f"files: {files}"] if files else []
+        size = "any" if one.n_images is None else str(one.n_images)
+        table.add_row(name, size, str(len(one.classes) or "any"), "\n".join(filter(None, text)))
+    Paper().print(table)
+
+
+def get(
+    name: Name,
+    to: Annotated[Path, typer.Option(help="The folder for the set.")],
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a set, verify and unpack it, or say which file to put where.
+
+    Interrupted, it continues where it stopped when the same command is given again.
+    """
+    console = Console(quiet)
+    wanted = dataset(name)
+    console.say(f"{wanted.title}; licence: {wanted.licence}")
+
+    def progress(done: int, total: int) -> None:
+        console.progress(done >> 20, total >> 20)
+
+    left = get_dataset(name, to, begin=lambda file: console.begin(f"{file} (MiB)"), progress=progress)
+    console.close()
+    for file in wanted.files:
+        record = to / f"{file.name}.sha256"
+        if file.digest is None and record.is_file():
+            console.say(
+                f"no digest of {file.name} is published; found SHA-256 {record.read_text().split()[0]}"
+            )
+    console.warn(left)
+    _report(name, to, quiet)
+
+
+def check(
+    name: Name,
+    folder: Annotated[Path, typer.Argument(help="The folder of the set.")],
+    quiet: Quiet = False,
+) -> None:
+    """Check a folder against what a set should hold; what is missing is listed, with exit code 1."""
+    _report(name, folder, quiet)
+
+
+def _report(name: str, folder: Path, quiet: bool) -> None:
+    problems = check_dataset(name, folder)
+    console = Console(quiet)
+    if problems:
+        console.warn(problems)
+        raise typer.Exit(1)
+    console.say(f"{folder}: {name} is whole")

@@ -1,0 +1,78 @@
+"""The command `ddsfl encode`: vectors of images by a model or a network, for any other tool."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from ddsfl.cli.inputs import check_writable, load_model, read_pictures
+from ddsfl.cli.options import Command, Device, Network, Pictures, Quiet, Strict
+from ddsfl.compute.stages import write_whole
+from ddsfl.descriptors.network import OnnxFeatures
+from ddsfl.encoder.blocks import Block
+from ddsfl.images.folders import list_images
+from ddsfl.model.settings import Settings
+from ddsfl.report.console import Console
+
+
+def add_encode(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
+    """Add the command to the program; ``ends`` says how it ends when it cannot go on."""
+    app.command()(ends(encode))
+
+
+def encode(
+    model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
+    images: Pictures,
+    out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
+    network: Network = None,
+    device: Device = "auto",
+    strict: Strict = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the vectors of images, for any other tool: one row an image, in the order of the paths.
+
+    Tables of a network's vectors can stand for the network wherever a table may: computed once, used often.
+    """
+    if out.suffix not in (".npz", ".csv"):
+        raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
+    if network and model.suffix == ".onnx":
+        raise typer.BadParameter(f"--network goes with a model file; {model} is a network itself")
+    console = Console(quiet)
+    check_writable(out)
+    if model.suffix == ".onnx":
+        source = {"method": "onnx", "path": str(model)}
+        block = Block("network", source="network", coding=None)
+        settings = Settings(layers=(), sources={"network": source}, blocks=(block,))
+        features = OnnxFeatures(model, device=device)
+        paths, _ = read_pictures(list_images(images), settings, strict, console)
+        console.begin("encode")
+        vectors = features.vectors(paths, console.progress)
+    else:
+        classifier = load_model(model, device, network)
+        paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
+        console.begin("encode")
+        vectors = classifier.transform(pictures, progress=console.progress)
+    console.close()
+    write_whole(out, _table(out.suffix, paths, vectors))
+    console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")
+
+
+def _table(kind: str, paths: Sequence[Path], vectors: np.ndarray[Any, Any]) -> bytes:
+    """Return the bytes of an .npz or .csv file of paths and vectors."""
+    stream = io.BytesIO()
+    if kind == ".npz":
+        np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
+        return stream.getvalue()
+    # Names of files need not be UTF-8; they are written as the bytes they are.
+    text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])
+    for path, vector in zip(paths, vectors):
+        writer.writerow([path, *(f"{value:.6g}" for value in vector)])
+    return stream.getvalue()

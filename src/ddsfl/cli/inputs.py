@@ -1,0 +1,138 @@
+"""What commands are given, checked before the work begins: settings, outputs, models, image sets, splits."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ddsfl.datasets.protocols import Split, official_split, random_splits
+from ddsfl.images.folders import ImageSet, ImageSetError, Label
+from ddsfl.images.image_list import ImageList
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.networks import check_networks
+from ddsfl.model.presets import preset
+from ddsfl.model.settings import Settings, image_list
+from ddsfl.report.console import Console
+
+
+def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:
+    """Return the settings with the changes of the command line, and those changes as values."""
+    changed: dict[str, Any] = {}
+    for change in changes or []:
+        path, equals, value = change.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
+        try:
+            changed[path] = json.loads(value)
+        except ValueError:
+            changed[path] = value  # a word, such as lab
+    try:
+        return preset(name).change(changed), changed
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def chosen_splits(
+    protocol: str,
+    found: ImageSet,
+    train: int,
+    test: int | None,
+    splits: int,
+    train_list: Path | None,
+    test_list: Path | None,
+    seed: int,
+) -> list[Split]:
+    """Return the splits of a set as it was found, before any image is read."""
+    if protocol == "random":
+        labels = [label for label in found.labels if isinstance(label, str)]
+        if len(labels) < len(found):
+            raise ImageSetError("images with several labels cannot be split at random; give lists.")
+        return random_splits(labels, train, splits, n_test=test, seed=seed)
+    if protocol != "lists":
+        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
+    if train_list is None or test_list is None:
+        raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
+    split = official_split(found.paths, train_list, test_list)
+    split.check(found.labels)
+    return [split]
+
+
+def check_writable(out: Path) -> None:
+    """Fail before hours of work rather than after them."""
+    if out.is_dir():
+        raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(out.parent, os.W_OK):
+        raise PermissionError(13, "no permission to write", str(out.parent))
+
+
+def network_files(given: list[str] | None) -> dict[str, str]:
+    """Return the files of networks by name from NAME=FILE."""
+    files = {}
+    for one in given or []:
+        name, _, path = one.partition("=")
+        if not name or not path:
+            raise typer.BadParameter(f"--network {one}: expected NAME=FILE")
+        if not Path(path).is_file():
+            raise ValueError(f"--network {one}: there is no file {path}.")
+        files[name] = path
+    return files
+
+
+def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
+    """Return a model that can see images: its networks are there, and are those it was trained with."""
+    classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
+    check_networks(classifier)  # now rather than after all images were read
+    return classifier
+
+
+def read_set(
+    found: ImageSet, settings: Settings, strict: bool, console: Console
+) -> tuple[ImageList, dict[int, Label]]:
+    """Decode the images of a set once and name those that cannot be read.
+
+    Returns all images, and by their index the labels of those that remain, without the labels that
+    have become too rare.
+    """
+    images = image_list(found.paths, settings)
+    console.begin("read images")
+    problems = images.read_all(console.progress)
+    console.close()
+    kept = found.without(problem.index for problem in problems)
+    told = [*problems, *kept.problems]
+    if told:
+        console.warn([f"{len(told)} problem(s) with the images:"])
+        console.warn(told)
+    if strict and told:
+        raise ImageSetError(f"--strict: {len(told)} problem(s) with the images, listed above.")
+    if len(kept.classes) < 2:
+        raise ImageSetError("fewer than two labels with readable images remain.")
+    place = {path: index for index, path in enumerate(found.paths)}
+    console.say(f"{len(kept)} images of {len(kept.classes)} classes")
+    labels: Sequence[Label] = kept.labels
+    return images, {place[path]: label for path, label in zip(kept.paths, labels)}
+
+
+def read_pictures(
+    paths: list[Path], settings: Settings, strict: bool, console: Console
+) -> tuple[list[Path], ImageList]:
+    """Return the images that can be read, with their paths; the others are named."""
+    # Images are looked at twice, to find the bad ones and to classify: a small cache bounds the memory for
+    # any number of them, at the price of decoding the rest again.
+    images = image_list(paths, settings, cache_bytes=2**28)
+    console.begin("read images")
+    problems = images.read_all(console.progress)
+    console.close()
+    console.warn(problems)
+    if problems and strict:
+        raise ImageSetError(f"--strict: {len(problems)} image(s) cannot be read.")
+    bad = {problem.index for problem in problems}
+    good = [index for index in range(len(paths)) if index not in bad]
+    if not good:
+        raise ImageSetError("none of the images can be read.")
+    return [paths[index] for index in good], images.subset(good)

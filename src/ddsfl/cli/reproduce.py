@@ -1,0 +1,201 @@
+"""The command `ddsfl reproduce`: the paper's tables and figures, ours beside theirs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as Paper
+
+from ddsfl.cli.inputs import network_files
+from ddsfl.cli.options import Command, Device, QuietTable
+from ddsfl.cli.search import search
+from ddsfl.compute.stages import write_whole
+from ddsfl.experiments.complement import complement, draw_examples
+from ddsfl.experiments.drawing import (
+    DrawnTable,
+    as_markdown,
+    as_picture,
+    as_text,
+    draw_bank_sizes,
+    draw_cells,
+)
+from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
+from ddsfl.experiments.grid import Grid, pixels_of, readable_split, run_grid
+from ddsfl.experiments.methods import method
+from ddsfl.experiments.report import complement_parts, write_report
+from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, read_cells
+from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
+from ddsfl.images.image_list import ImageList
+from ddsfl.report.console import Console
+
+#: What `ddsfl reproduce` can draw: tables, pictures of filters, and the page of all results.
+ALL = (*TABLES, "filters", "report")
+
+
+def add_reproduce(app: typer.Typer, ends: Callable[..., Callable[[Command], Command]]) -> None:
+    """Add the commands to the program; ``ends`` says how each ends when it cannot go on."""
+    app.command()(ends(continues=True)(reproduce))
+    app.command()(ends(continues=True)(search))
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(ALL)}.")],
+    data: Annotated[Path | None, typer.Option(help="Folder of the data set; missing cells are made.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Data set (repeatable); by default all that have cells.")
+    ] = None,
+    splits: Annotated[int | None, typer.Option(help="Splits; by default those of the protocol.")] = None,
+    network: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="An ONNX file (repeatable).")
+    ] = None,
+    cells: Annotated[Path, typer.Option(help="Folder of the cells.")] = Path("results/cells"),
+    out: Annotated[Path | None, typer.Option(help="Folder for Markdown and pictures.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Make only these cells: a,b.")] = None,
+    against: Annotated[str | None, typer.Option(help="Compare every row with this method.")] = None,
+    jobs: Annotated[int, typer.Option(help="Splits made at a time.")] = 1,
+    device: Device = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of the learning; splits have their own.")] = 0,
+    scratch: Annotated[Path | None, typer.Option(help="Folder for stages, some GB.")] = None,
+    quiet: QuietTable = False,
+) -> None:
+    """Draw a table or figure of the paper, ours beside theirs, from finished cells.
+
+    With --data the cells that are missing are made first; finished ones stay, so the same command
+    continues after an interruption. TABLE "report" writes all tables that have cells into results.md.
+    """
+    console = Console(quiet)
+    if name not in ALL:
+        raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(ALL)}")
+    if name in ("filters", "report") and out is None:
+        raise typer.BadParameter(f"{name} needs --out")
+    networks = network_files(network)
+    known = [*NETWORKS, *(key for key in networks if key not in NETWORKS)]
+    if name == "report":
+        assert out is not None
+        _say_files(write_report(cells, out, known), console)
+        return
+    rows = TableOfRows(name, "", ()) if name == "filters" else table(name, known)
+    grid = None
+    if data is not None:
+        if dataset is None or len(dataset) != 1:
+            raise typer.BadParameter("--data needs one --dataset")
+        wanted = list(FIGURE.values()) if name == "filters" else rows.methods
+        grid = Grid(
+            dataset=dataset[0],
+            data=data,
+            methods=_runnable(methods.split(",") if methods else wanted, networks, console),
+            n_splits=splits or prescribed_splits(dataset[0]),
+            cells=cells,
+            scratch=scratch or cells / f"{dataset[0]}.stages",
+            networks=networks,
+            seed=seed,
+            device=device,
+        )
+    if name == "filters":
+        if grid is None or out is None:
+            raise typer.BadParameter("filters are learned from images: --data and --dataset are needed")
+        _draw_filters(grid, out, console)
+        return
+    if grid is not None:
+        run_grid(grid, jobs=jobs, report=console.say)
+    if against is not None:
+        pairs = tuple((against, other) for other in rows.methods if other != against)
+        rows = dataclasses.replace(rows, pairs=pairs)
+    shown = dataset or [
+        one
+        for one in datasets_with_cells(cells)
+        if rows.suits(one) and not read_cells(cells, one).keys().isdisjoint(rows.methods)
+    ]
+    if not shown:
+        raise ValueError(f"{cells} has no cells for {name}; expected some, or --data and --dataset.")
+    drawn = draw_cells(rows, cells, shown, splits)
+    Paper().print(as_text(drawn))
+    command = " ".join(["ddsfl reproduce", name, *(f"--dataset {one}" for one in shown)])
+    if out is not None:
+        command += f" --splits {splits}" * bool(splits)
+        _say_files(_write_table(drawn, out, cells, splits, command), console)
+    if name == "complement":
+        _complement(drawn, cells, known, grid, out, console)
+
+
+def _write_table(drawn: DrawnTable, out: Path, cells: Path, splits: int | None, command: str) -> list[Path]:
+    """Write a table as Markdown and as a picture, bank-size also as a plot a data set."""
+    out.mkdir(parents=True, exist_ok=True)
+    name = drawn.rows.name
+    files = [out / f"{name}.md", out / f"{name}.png"]
+    parts = [as_markdown(drawn, command)]
+    if name == "complement":
+        for dataset in drawn.datasets:
+            parts += complement_parts(cells, dataset, drawn.rows.methods[1:])
+    write_whole(files[0], "\n".join(parts).encode())
+    as_picture(files[1], drawn)
+    if name == "bank-size":
+        for dataset in drawn.datasets:
+            files.append(out / f"{name}-{dataset}.png")
+            draw_bank_sizes(files[-1], cells, dataset, splits)
+    return files
+
+
+def _complement(
+    drawn: DrawnTable,
+    cells: Path,
+    networks: Sequence[str],
+    grid: Grid | None,
+    out: Path | None,
+    console: Console,
+) -> None:
+    """Print DDSFL and each network class by class; with images also draw pictures of the classes."""
+    ours = "ddsfl-3layers"
+    for dataset in drawn.datasets:
+        found = read_cells(cells, dataset)
+        for network in networks:
+            pair = complement(found.get(ours, {}), found.get(network, {}))
+            if pair is None:
+                continue
+            Paper().print(pair.as_text(dataset))
+            if grid is None or out is None:
+                continue
+            images, splits = grid.read()
+            colour, max_side, min_side = pixels_of(method(ours))
+            pixels = ImageList(images.paths, colour=colour, max_side=max_side, min_side=min_side)
+            split, _ = readable_split(pixels, splits[0], images.labels)
+            if split.name in found[ours] and split.name in found[network]:
+                file = out / f"complement-{dataset}-{network}.png"
+                both = (found[ours][split.name], found[network][split.name])
+                draw_examples(file, pair, both, images, split)
+                _say_files([file], console)
+
+
+def _draw_filters(grid: Grid, out: Path, console: Console) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = {}
+    for title, name in FIGURE.items():
+        console.say(f"{grid.dataset}: filters of {name}")
+        pictures[f"{title}, {grid.dataset}"] = learn_filters(grid, name)
+    file = out / f"filters-{grid.dataset}.png"
+    draw_side_by_side(file, pictures)
+    _say_files([file], console)
+
+
+def _runnable(names: Sequence[str], networks: dict[str, str], console: Console) -> list[str]:
+    """Return the methods that can be made: others need a network that is not given, or do not exist yet."""
+    known = []
+    for name in names:
+        try:
+            method(name, networks)
+        except ValueError as error:
+            console.say(f"left out: {error}")
+        else:
+            known.append(name)
+    if not known:
+        raise ValueError(f"none of the methods {', '.join(names)} can be made.")
+    return known
+
+
+def _say_files(files: Sequence[Path], console: Console) -> None:
+    for file in files:
+        console.say(str(file))

@@ -1,0 +1,82 @@
+"""The command `ddsfl search`: the choice of settings on training images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console as Paper
+from rich.table import Table
+
+from ddsfl.cli.inputs import changed_settings, read_set
+from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
+from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
+from ddsfl.images.folders import find_images
+from ddsfl.report.console import Console
+
+
+def search(
+    images: Annotated[Path, typer.Argument(help="Training images: class folders, or a CSV of path,label.")],
+    out: Annotated[Path, typer.Option(help="Folder for the candidates, which the same command takes up.")],
+    preset: Preset = "quick",
+    changes: Changes = None,
+    tries: Annotated[
+        list[str] | None,
+        typer.Option("--try", metavar="NAME=A,B,...", help=f"Values of one of {', '.join(GRIDS)}."),
+    ] = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
+    seed: Seed = 0,
+    device: Device = "auto",
+    quiet: QuietTable = False,
+) -> None:
+    """Choose xi, lambda1, gamma, lambda2 and eta one after another, by cross-validation on images.
+
+    Give training images only. Finished candidates are kept, and the same command continues.
+    """
+    console = Console(quiet)
+    settings, changed = changed_settings(preset, changes)
+    grids = {**GRIDS, **_grids(tries)}
+    out.mkdir(parents=True, exist_ok=True)
+    pictures, labels = read_set(find_images(images), settings, False, console)
+
+    def report(candidate: Candidate) -> None:
+        console.say(f"{candidate.parameter} {candidate.value:g}: {candidate.mean:.2f}")
+
+    found = search_settings(
+        pictures.subset(labels),
+        list(labels.values()),
+        out,
+        preset=preset,
+        changes=changed,
+        grids=grids,
+        n_folds=folds,
+        seed=seed,
+        device=device,
+        report=report,
+        console=console,
+    )
+    shown = Table("weight", "value", "mean of the folds", "folds", "")
+    for candidate in found.candidates:
+        best = found.chosen[bank_path(candidate.parameter)] == candidate.value
+        each = " ".join(f"{score:.2f}" for score in candidate.scores)
+        shown.add_row(
+            candidate.parameter, f"{candidate.value:g}", f"{candidate.mean:.2f}", each, "chosen" * best
+        )
+    Paper().print(shown)
+    print(" ".join(f"--set {path}={json.dumps(value)}" for path, value in found.chosen.items()))
+
+
+def _grids(tries: list[str] | None) -> dict[str, tuple[float, ...]]:
+    """Return the values to try from NAME=A,B."""
+    grids = {}
+    for one in tries or []:
+        name, _, values = one.partition("=")
+        if name not in GRIDS:
+            raise typer.BadParameter(f"--try {one}: expected one of {', '.join(GRIDS)}")
+        try:
+            grids[name] = tuple(float(value) for value in values.split(","))
+        except ValueError as error:
+            raise typer.BadParameter(f"--try {one}: expected numbers after {name}=") from error
+    return grids

@@ -1,0 +1,1 @@
+"""The classifier: its settings and presets, its fit in stages, and its file."""

@@ -1,0 +1,300 @@
+"""The program as people run it: what it prints, what it leaves, how it fails and how it goes on."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors import safe_open
+
+from ddsfl.model.classifier import SceneClassifier
+from tests.support.program import run_program
+from tests.support.tiny import TINY_OPTIONS, write_scenes
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scenes")
+    write_scenes(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(scenes, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "m.safetensors"
+    assert run_program("train", scenes, "--out", path, *TINY_OPTIONS) == 0
+    return path
+
+
+def tensors_of(path):
+    with safe_open(path, framework="numpy") as stream:
+        return {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+
+
+def assert_same_model(one, other):
+    a, b = tensors_of(one), tensors_of(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_train_leaves_a_model_and_nothing_else(model):
+    assert [path.name for path in model.parent.iterdir()] == ["m.safetensors"]
+    assert len(SceneClassifier.load(model).classes_) == 3
+
+
+def test_train_speaks_on_standard_error_and_quiet_is_quiet(ddsfl, scenes, tmp_path):
+    code, out, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert (code, out) == (0, "")
+    assert "layer 1: filter bank" in err
+    assert "12 images of 3 classes" in err
+    assert ddsfl("train", scenes, "--out", tmp_path / "n", "--quiet", *TINY_OPTIONS) == (0, "", "")
+
+
+def test_predict_json_is_a_list_and_nothing_else(ddsfl, model, scenes):
+    code, out, _ = ddsfl("predict", model, scenes, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert len(found) == 12
+    for row in found:
+        assert set(row) == {"path", "label", "scores"}
+        assert row["label"] == max(row["scores"], key=row["scores"].get)
+    right = [row["label"] == row["path"].split(os.sep)[-2] for row in found]
+    assert np.mean(right) > 0.8
+
+
+def test_predict_csv_and_table(ddsfl, model, scenes):
+    code, out, _ = ddsfl("predict", model, scenes, "--csv")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert code == 0
+    assert len(rows) == 12
+    assert set(rows[0]) == {"path", "label", *SceneClassifier.load(model).classes_}
+    code, out, _ = ddsfl("predict", model, next(scenes.rglob("*.png")))
+    assert code == 0
+    assert "label" in out
+
+
+def test_encode_writes_vectors_in_the_order_of_the_paths(ddsfl, model, scenes, tmp_path):
+    assert ddsfl("encode", model, scenes, "--out", tmp_path / "v.npz")[0] == 0
+    assert ddsfl("encode", model, scenes, "--out", tmp_path / "v.csv")[0] == 0
+    with np.load(tmp_path / "v.npz", allow_pickle=False) as arrays:
+        paths, vectors = arrays["paths"], arrays["vectors"]
+    expected = SceneClassifier.load(model).transform([str(path) for path in paths])
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    with open(tmp_path / "v.csv") as stream:
+        rows = list(csv.reader(stream))
+    assert [row[0] for row in rows[1:]] == list(paths)
+    np.testing.assert_allclose(np.array([row[1:] for row in rows[1:]], float), vectors, atol=1e-5)
+
+
+def test_inspect_tells_and_draws(ddsfl, model, tmp_path):
+    code, out, _ = ddsfl("inspect", model, "--out", tmp_path / "pictures")
+    assert code == 0
+    for word in ("seed", "layer1.bank", "trained on", "12 images", "layer 2, signs 0.5"):
+        assert word in out
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert {"layer1-filters.png", "layer2-filters.png", "layer1-sharing.png", "layer1-objective.png"} <= drawn
+    for path in (tmp_path / "pictures").iterdir():
+        assert Image.open(path).size[0] > 300
+
+
+def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
+    arguments = ["evaluate", scenes, "--train", 2, "--splits", 2, "--seed", 3, *TINY_OPTIONS]
+    arguments += ["--out", tmp_path / "cells"]
+    code, out, _ = ddsfl(*arguments)
+    assert code == 0
+    assert "mean" in out
+    assert "spread" in out
+    cells = sorted((tmp_path / "cells").glob("*.json"))
+    assert len(cells) == 2
+    cell = json.loads(cells[0].read_text())
+    for key in ("dataset", "method", "split", "accuracy", "mean_class_accuracy", "per_class_accuracy",
+                "confusion", "settings", "seed", "seconds", "device", "commit"):  # fmt: skip
+        assert key in cell, key
+    bank = cell["settings"]["layers"][0]["bank"]
+    assert (cell["dataset"], cell["seed"], bank["n_filters"]) == (scenes.name, 3, 10)
+    assert np.sum(cell["confusion"]) == cell["n_test"] == 6
+    assert (tmp_path / "cells" / "confusion.png").exists()
+    cells[1].unlink()
+    code, again, err = ddsfl(*arguments)
+    assert again == out
+    assert err.count("found from an earlier run") == 1
+
+
+def test_evaluate_does_not_take_results_of_other_pictures(ddsfl, tmp_path):
+    arguments = ["evaluate", tmp_path / "set", "--train", 2, "--splits", 1, "--out", tmp_path / "cells"]
+    for seed in (0, 1):
+        write_scenes(tmp_path / "set", seed=seed)
+        code, _, err = ddsfl(*arguments, *TINY_OPTIONS)
+        assert code == 0
+        assert "found from an earlier run" not in err
+
+
+def test_evaluate_official_lists(ddsfl, scenes, tmp_path):
+    names = sorted(f"{path.parent.name}/{path.name}" for path in scenes.rglob("*.png"))
+    (tmp_path / "train.txt").write_text("\n".join(names[::2]))
+    (tmp_path / "test.txt").write_text("\n".join(names[1::2]))
+    code, out, _ = ddsfl("evaluate", scenes, "--protocol", "lists", "--train-list", tmp_path / "train.txt",
+                         "--test-list", tmp_path / "test.txt", *TINY_OPTIONS)  # fmt: skip
+    assert code == 0
+    assert "train.txt / test.txt" in " ".join(out.split())
+
+
+def test_evaluate_official_lists_survive_a_bad_file(ddsfl, tmp_path):
+    write_scenes(tmp_path / "set")
+    names = sorted(f"{path.parent.name}/{path.name}" for path in (tmp_path / "set").rglob("*.png"))
+    (tmp_path / "set" / names[0]).write_text("not a picture")
+    (tmp_path / "train.txt").write_text("\n".join(names[::2]))
+    (tmp_path / "test.txt").write_text("\n".join(names[1::2]))
+    lists = ["--train-list", tmp_path / "train.txt", "--test-list", tmp_path / "test.txt"]
+    code, _, err = ddsfl("evaluate", tmp_path / "set", "--protocol", "lists", *lists, *TINY_OPTIONS)
+    assert code == 0
+    assert names[0] in err
+
+
+def test_several_labels_from_a_csv(ddsfl, scenes, tmp_path):
+    rows = ["path,label"]
+    for number, path in enumerate(sorted(scenes.rglob("*.png"))):
+        rows.append(f"{path},{path.parent.name}" + (";odd" if number % 2 else ""))
+    (tmp_path / "list.csv").write_text("\n".join(rows))
+    assert ddsfl("train", tmp_path / "list.csv", "--out", tmp_path / "m", *TINY_OPTIONS)[0] == 0
+    code, out, _ = ddsfl("predict", tmp_path / "m", scenes, "--json")
+    assert code == 0
+    assert all(isinstance(row["label"], list) for row in json.loads(out))
+
+
+def test_ten_bad_files_among_good_ones_are_all_named(ddsfl, tmp_path):
+    write_scenes(tmp_path / "set")
+    folder = next((tmp_path / "set").iterdir())
+    bad = []
+    for number in range(10):
+        path = folder / f"bad{number}.jpg"
+        path.write_bytes([b"", b"text", b"\xff\xd8\xff\xe0 broken"][number % 3])
+        bad.append(path)
+    code, _, err = ddsfl("train", tmp_path / "set", "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert code == 0
+    assert all(path.name in err for path in bad)
+    assert "10 problem(s)" in err
+    code, _, err = ddsfl("train", tmp_path / "set", "--out", tmp_path / "n", "--strict", *TINY_OPTIONS)
+    assert code == 1
+    assert "--strict: 10 problem(s)" in err
+    code, out, err = ddsfl("predict", tmp_path / "m", folder, "--json")
+    assert code == 0
+    assert len(json.loads(out)) == 4
+    assert all(path.name in err for path in bad)
+
+
+def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "one" / "class").mkdir(parents=True)
+    Image.new("L", (40, 40)).save(tmp_path / "one" / "class" / "a.png")
+    (tmp_path / "foreign").write_bytes(b"hello")
+    (tmp_path / "short").write_bytes(model.read_bytes()[:1000])
+    for arguments, expected_code, words in [
+        (["train", tmp_path / "empty", "--out", tmp_path / "m"], 1, "holds no labelled images"),
+        (["train", tmp_path / "one", "--out", tmp_path / "m"], 1, "class"),
+        (["train", tmp_path / "gone", "--out", tmp_path / "m"], 1, "no such file or directory"),
+        (["train", scenes, "--out", tmp_path], 2, "is a folder"),
+        (["train", scenes, "--out", tmp_path / "m", "--preset", "huge"], 2, "preset='huge' is unknown"),
+        (["train", scenes, "--out", tmp_path / "m", "--set", "layers.x=1"], 2, "does not exist"),
+        (["train", scenes, "--out", tmp_path / "m", "--set", "nonsense"], 2, "expected PATH=VALUE"),
+        (["train", scenes, "--out", tmp_path / "m", "--device", "tpu"], 1, "device='tpu'"),
+        (["predict", tmp_path / "foreign", scenes], 1, "foreign"),
+        (["predict", tmp_path / "short", scenes], 1, "short"),
+        (["predict", model, tmp_path / "empty"], 1, "holds no images"),
+        (["predict", model, scenes, "--json", "--csv"], 2, "exclude each other"),
+        (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz or .csv"),
+        (["evaluate", scenes, "--train", 9], 1, "n_train=9 needs at least 10 images a class"),
+        (["evaluate", scenes, "--protocol", "lists"], 2, "needs --train-list"),
+        (["evaluate", scenes, "--protocol", "leave-one-out"], 2, "expected random or lists"),
+        (["nonsense"], 2, "nonsense"),
+    ]:
+        code, _, err = ddsfl(*arguments)
+        told = " ".join(err.replace("│", " ").split())
+        assert (code, words in told) == (expected_code, True), (arguments, code, err)
+        assert "Traceback" not in err
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_full_disk_while_saving_loses_nothing(ddsfl, scenes, tmp_path, monkeypatch):
+    def full(path, payload):
+        if path.name == "m":
+            raise OSError(28, "No space left on device", str(path))
+        path.write_bytes(payload)
+
+    monkeypatch.setattr("ddsfl.model.file.write_whole", full)
+    code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert code == 1
+    assert "space" in err.lower()
+    monkeypatch.undo()
+    code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert code == 0
+    assert err.count("found from an earlier run") >= 9
+
+
+def test_a_full_disk_while_storing_a_stage_loses_no_earlier_one(ddsfl, scenes, tmp_path, monkeypatch):
+    stored = []
+
+    def full(path, payload):
+        if stored:
+            raise OSError(28, "No space left on device", str(path))
+        stored.append(path)
+        path.write_bytes(payload)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ddsfl.compute.stages.write_whole", full)
+        code, out, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert (code, out, len(stored)) == (1, "", 1)
+    assert err.splitlines()[-1].startswith("ddsfl: No space left on device: ")
+    assert err.count("ddsfl:") == 1
+    assert "Traceback" not in err
+    assert not (tmp_path / "m").exists()
+    code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
+    assert code == 0
+    assert err.count("found from an earlier run") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["layer1.bank", "layer2.exemplars", "layer1.vectors1"])
+def test_killed_at_a_stage_it_goes_on_to_the_same_model(stage, scenes, model, tmp_path):
+    """Kill -9 when the file of a stage appears; the same command then ends with the same model."""
+    out = tmp_path / "m.safetensors"
+    command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    stored = tmp_path / "m.safetensors.stages"
+    deadline = time.monotonic() + 120
+    while not any(stored.glob(f"{stage}.*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not out.exists()
+    assert any(stored.glob(f"{stage}.*"))
+    again = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "found from an earlier run" in again.stderr
+    assert_same_model(out, model)
+
+
+@pytest.mark.slow
+def test_ctrl_c_says_how_to_go_on(scenes, tmp_path):
+    out = tmp_path / "m.safetensors"
+    command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    stored = tmp_path / "m.safetensors.stages"
+    deadline = time.monotonic() + 120
+    while not any(stored.glob("layer1.space.*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "interrupted; the same command continues where it stopped" in err
+    assert "Traceback" not in err

@@ -1,0 +1,152 @@
+"""SceneClassifier over many kinds of blocks: joined, weighted and stored."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from ddsfl.classify.fusion import choose_weights
+from ddsfl.descriptors.registry import METHODS
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.file import ModelFileError, read_model, write_model
+from ddsfl.model.settings import Settings
+from ddsfl.report.inspection import describe_model, draw_model
+from tests.support.tiny import TINY, tiny_scenes
+
+IMAGES, LABELS = tiny_scenes()
+WORDS = {"method": "llc", "n_words": 10, "max_iter": 3}
+LEVELS = [[1, 1], [2, 2]]
+FISHER = {"method": "fisher", "n_gaussians": 2, "n_components": 4, "max_iter": 3}
+SOURCES = {"sift": {"method": "sift", "step": 8, "n_scales": 2}}
+SIFT = {"name": "edges", "source": "sift", "coding": WORDS, "levels": LEVELS}
+SIFT_ONLY = {"layers": [], "sources": SOURCES, "blocks": [SIFT]}
+#: Two codings of one layer, two of one descriptor, and a descriptor of whole images.
+MANY = [
+    {"name": "layer1", "coding": WORDS, "levels": LEVELS},
+    {"name": "layer1 fisher", "coding": FISHER, "levels": [[1, 1]], "weight": "cv"},
+    {**SIFT, "weight": 0.5},
+    {**SIFT, "name": "corners", "coding": {**FISHER}, "weight": "cv"},
+    {"name": "census", "source": "centrist", "coding": None, "power": 0.5},
+]
+WIDTHS = [50, 16, 50, 5 * 16, 31 * 42]
+FUSED = {
+    **{path: value for path, value in TINY.items() if not path.startswith("blocks")},
+    "sources": SOURCES,
+    "blocks": MANY,
+}
+
+
+def model_of(changes, **options):
+    return SceneClassifier(**{"changes": changes, "device": "cpu", "random_state": 0, **options})
+
+
+@pytest.fixture(scope="module")
+def fused():
+    return model_of(FUSED).fit(IMAGES, LABELS)
+
+
+def loaded_copy(model, folder, **options):
+    model.save(folder / "m.safetensors")
+    return SceneClassifier.load(folder / "m.safetensors", device="cpu", **options)
+
+
+def test_hand_made_descriptors_alone_make_a_classifier(tmp_path):
+    model = model_of(SIFT_ONLY).fit(IMAGES, LABELS)
+    assert model.score(IMAGES, LABELS) > 0.9
+    assert list(model.seconds_) == ["edges.words", "edges.vectors1", "classifier"]
+    assert model.settings_.min_side == 16
+    assert (model.sources_["sift"].step, model.sources_["sift"].n_scales) == (8, 2)
+    assert model.transform(IMAGES).shape == (12, 50)
+    loaded = loaded_copy(model, tmp_path)
+    np.testing.assert_array_equal(loaded.decision_function(IMAGES), model.decision_function(IMAGES))
+    assert [table.title for table in describe_model(loaded)] == ["Model", "Blocks", "Classes", "Time"]
+    assert draw_model(loaded, tmp_path / "pictures") == []
+    with pytest.raises(AttributeError, match="no learned layers"):
+        _ = loaded.stack_
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.kind == "local"])
+def test_each_local_descriptor_may_be_named_by_its_method(method):
+    block = {"name": "a", "source": method, "coding": {"method": "vq", "n_words": 8, "max_iter": 2}}
+    model = model_of({"layers": [], "blocks": [block]}).fit(IMAGES, LABELS)
+    assert model.transform(IMAGES[:2]).shape == (2, 21 * 8)
+    tiny = np.zeros((2, 3), np.uint8)
+    assert np.isfinite(model.decision_function([tiny])).all()
+
+
+def test_each_block_has_its_weight_as_length_and_its_place(fused):
+    widths = WIDTHS
+    vectors = fused.transform(IMAGES)
+    assert vectors.shape == (12, sum(widths))
+    parts = np.split(vectors, np.cumsum(widths)[:-1], axis=1)
+    for part, weight in zip(parts, fused.weights_):
+        np.testing.assert_allclose(np.linalg.norm(part, axis=1), weight, rtol=1e-4)
+    census = fused.sources_["centrist"].embed([torch.from_numpy(IMAGES[0])[None]])[0].numpy()
+    powers = np.sign(census) * np.sqrt(np.abs(census))
+    expected = powers / np.linalg.norm(powers)
+    np.testing.assert_allclose(parts[4][0], expected * fused.weights_[4], atol=1e-4)
+    expected = fused.classifier_.decision_function(vectors)
+    np.testing.assert_allclose(fused.decision_function(IMAGES), expected, atol=1e-5)
+
+
+def test_the_fit_is_that_of_an_svm_on_the_joined_vectors(fused):
+    """The joined matrix is never built while fitting; what comes out is the same."""
+    joined = clone(fused.classifier_).fit(fused.transform(IMAGES), np.searchsorted(fused.classes_, LABELS))
+    assert joined.C_ == fused.classifier_.C_
+    np.testing.assert_allclose(fused.classifier_.coef_, joined.coef_, atol=1e-4)
+    np.testing.assert_allclose(fused.classifier_.intercept_, joined.intercept_, atol=1e-4)
+
+
+def test_weights_named_cv_are_chosen_on_the_training_images_and_others_stay(fused):
+    assert (fused.weights_[0], fused.weights_[2], fused.weights_[4]) == (1.0, 0.5, 1.0)
+    widths = np.cumsum(WIDTHS)[:-1]
+    grams = []
+    for part, weight in zip(np.split(fused.transform(IMAGES), widths, axis=1), fused.weights_):
+        rows = torch.from_numpy(part / weight)
+        grams.append(rows @ rows.T)
+    given = [None if block.weight == "cv" else block.weight for block in fused.settings_.blocks]
+    assert given.count(None) == 2
+    seed = fused.classifier_.random_state
+    targets = np.searchsorted(fused.classes_, LABELS)
+    assert choose_weights(grams, targets, given=given, random_state=seed).weights == fused.weights_
+    shown = [list(column.cells)[1] for column in describe_model(fused)[2].columns]
+    assert [str(cell) for cell in shown[:3]] == ["layer1 fisher", "layer 1, signs 0.5", "fisher"]
+    assert shown[5] == f"{fused.weights_[1]:g} (chosen)"
+
+
+def test_saved_and_loaded_it_is_the_same(fused, tmp_path):
+    loaded = loaded_copy(fused, tmp_path)
+    np.testing.assert_array_equal(loaded.decision_function(IMAGES), fused.decision_function(IMAGES))
+    assert loaded.weights_ == fused.weights_
+    assert loaded.settings_ == fused.settings_
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+    tensors, header = read_model(tmp_path / "m.safetensors")
+    for gone in ("source.centrist.", "block.corners."):
+        left = {name: array for name, array in tensors.items() if not name.startswith(gone)}
+        write_model(tmp_path / "m.safetensors", left, header)
+        with pytest.raises(ModelFileError, match=f"lacks a part of a SceneClassifier: '{gone}"):
+            SceneClassifier.load(tmp_path / "m.safetensors")
+
+
+def test_files_of_the_first_format_still_load(tmp_path, monkeypatch):
+    model = model_of(TINY).fit(IMAGES, LABELS)
+    model.save(tmp_path / "m")
+    tensors, header = read_model(tmp_path / "m")
+    for added in ("weights", "networks"):
+        del header[added]
+    del header["settings"]["sources"]
+    for block in header["settings"]["blocks"]:
+        del block["power"]
+    monkeypatch.setattr("ddsfl.model.file.FORMAT_VERSION", 1)
+    write_model(tmp_path / "m", tensors, header)
+    old = SceneClassifier.load(tmp_path / "m", device="cpu")
+    np.testing.assert_array_equal(old.decision_function(IMAGES), model.decision_function(IMAGES))
+    assert old.settings_ == model.settings_
+
+
+def test_settings_of_many_blocks_survive_json(fused):
+    settings = fused.settings_
+    assert Settings.from_json(json.loads(json.dumps(settings.to_json()))) == settings

@@ -1,0 +1,170 @@
+"""Stages of a fit: continued after an interruption, shared by other settings, and nothing else."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.classify.fusion import WeightChoice
+from ddsfl.encoder.blocks import Encoder
+from ddsfl.model.fit import encode_all as original
+from tests.model.test_deep_blocks import FUSED, IMAGES, LABELS, MANY, model_of
+from tests.support.tiny import TINY
+
+
+@pytest.fixture(scope="module")
+def fused():
+    return model_of(FUSED).fit(IMAGES, LABELS)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A folder with the stages of the tiny model."""
+    folder = tmp_path_factory.mktemp("stages")
+    found_by(TINY, folder)
+    return folder
+
+
+def test_it_continues_after_an_interruption_at_every_stage(fused, tmp_path):
+    names = list(fused.seconds_)
+    assert names[-2:] == ["weights", "classifier"]
+    stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", "weights", "classifier"]
+    folder = tmp_path / "stages"
+    expected = fused.decision_function(IMAGES)
+    for last, stop_at in zip([names[0], *stops], stops):  # each goes on where the one before it stopped
+
+        def interrupt(name, found, last=last, stop_at=stop_at):
+            assert found == (name in names[: names.index(last)])
+            if name == stop_at:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            model_of(FUSED).fit(IMAGES, LABELS, checkpoints=folder, report=interrupt)
+    resumed = model_of(FUSED).fit(IMAGES, LABELS, checkpoints=folder)
+    np.testing.assert_array_equal(resumed.decision_function(IMAGES), expected)
+
+
+def found_by(changes, folder, **options):
+    """Fit with checkpoints and return the model and which stages were found there."""
+    found = {}
+    model = model_of(changes, **options).fit(IMAGES, LABELS, checkpoints=folder, report=found.__setitem__)
+    return model, found
+
+
+def test_other_settings_share_what_they_have_in_common(fused, tmp_path):
+    found_by(FUSED, tmp_path)
+    fewer = {**FUSED, "blocks": [MANY[3], {**MANY[0], "weight": 2.0}]}  # another order and another weight
+    shared, found = found_by(fewer, tmp_path)
+    assert [name for name, was in found.items() if not was] == ["weights", "classifier"]
+    alone = model_of(fewer).fit(IMAGES, LABELS)
+    np.testing.assert_array_equal(shared.decision_function(IMAGES), alone.decision_function(IMAGES))
+    again, found = found_by(FUSED, tmp_path)  # the first one's stages are still there
+    assert all(found.values())
+    np.testing.assert_array_equal(again.decision_function(IMAGES), fused.decision_function(IMAGES))
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({"layers.1.bank.eta": 0.2}, {"layer2"}),
+        ({"layers.bank.eta": 0.2}, {"layer1", "layer2"}),
+        ({"blocks.1.coding.n_words": 9}, {"layer2.words", "layer2.vectors1"}),
+        ({"layers.0.signs": 0.25}, {"layer1.words", "layer1.vectors1"}),
+        ({"blocks.0.levels": [[1, 1]]}, {"layer1.vectors1"}),
+        ({"blocks.0.pooling": "average"}, {"layer1.vectors1"}),
+        ({"blocks.0.power": 0.5}, {"layer1.vectors1"}),
+        ({"classifier.C": 3.0}, set()),
+        ({"blocks.0.weight": 3.0}, set()),
+    ],
+)
+def test_a_change_costs_only_what_depends_on_it(changes, lost, tmp_path, stored):
+    shutil.copytree(stored, tmp_path / "stages")
+    expected = model_of({**TINY, **changes}).fit(IMAGES, LABELS)
+    other, found = found_by({**TINY, **changes}, tmp_path / "stages")
+    missed = {name for name, was in found.items() if not was} - {"classifier"}
+    assert missed == {name for name in found if name in lost or name.partition(".")[0] in lost}
+    np.testing.assert_array_equal(other.decision_function(IMAGES), expected.decision_function(IMAGES))
+
+
+def test_labels_matter_to_layers_but_not_to_edges(tmp_path):
+    found_by({**FUSED, "blocks": MANY[:1] + MANY[2:3]}, tmp_path)
+    found = {}
+    model = model_of({**FUSED, "blocks": MANY[:1] + MANY[2:3]})
+    model.fit(IMAGES, LABELS[::-1], checkpoints=tmp_path, report=found.__setitem__)
+    assert {name for name, was in found.items() if was} == {"edges.words", "edges.vectors1"}
+
+
+def test_parts_of_the_images_are_stored_one_by_one(fused, tmp_path, monkeypatch):
+    for module in ("keys", "fitting"):
+        monkeypatch.setattr(f"ddsfl.{module}.ENCODED_AT_ONCE", 5)
+    changes = {**FUSED, "blocks": MANY[2:5]}
+    steps = []
+
+    def stop(name, found):
+        if name == "corners.vectors2":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model_of({**changes, "layers": []}).fit(IMAGES, LABELS, checkpoints=tmp_path, report=stop)
+    model = model_of({**changes, "layers": []})
+    found = {}
+    model.fit(
+        IMAGES,
+        LABELS,
+        checkpoints=tmp_path,
+        report=found.__setitem__,
+        progress=lambda done, total: steps.append((done, total)),
+    )
+    assert [name for name, was in found.items() if name.startswith("edges.v")] == [
+        f"edges.vectors{number}" for number in (1, 2, 3)
+    ]
+    assert found["edges.vectors2"]
+    assert not found["corners.vectors2"]
+    assert steps[-1] == (12, 12)
+    monkeypatch.undo()
+    whole = model_of({**changes, "layers": []}).fit(IMAGES, LABELS)
+    np.testing.assert_allclose(model.decision_function(IMAGES), whole.decision_function(IMAGES), atol=1e-4)
+
+
+def test_vectors_not_found_are_encoded_in_one_pass(tmp_path, monkeypatch):
+    passes = []
+    monkeypatch.setattr(
+        "ddsfl.model.fit.encode_all",
+        lambda encoder, *given: passes.append(encoder) or original(encoder, *given),
+    )
+    found_by({**FUSED, "layers": [], "blocks": MANY[2:4]}, tmp_path)
+    assert [[block.name for block in encoder.blocks] for encoder in passes] == [["edges", "corners"]]
+    found_by({**FUSED, "layers": [], "blocks": MANY[2:]}, tmp_path)
+    assert [block.name for block in passes[-1].blocks] == ["census"]
+
+
+def test_vectors_go_where_their_images_are_whatever_the_batches(fused, monkeypatch):
+    shapes = [(64, 64), (40, 64), (64, 64), (64, 40), (40, 64)]
+    images = [torch.from_numpy(image[:h, :w].copy())[None] for image, (h, w) in zip(IMAGES, shapes)]
+    encoder = Encoder(fused.sources_, fused.settings_.blocks, fused.codings_, torch.device("cpu"))
+    monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
+    found = original(encoder, images, None)
+    for number, image in enumerate(images):
+        for block, expected in zip(encoder.blocks, encoder.encode_batch([image])):
+            np.testing.assert_allclose(found[block.name][number], expected[0], atol=1e-4)
+
+
+def test_weights_are_chosen_as_the_classifier_is(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "ddsfl.model.fit.choose_weights",
+        lambda grams, y, **given: asked.update(given) or WeightChoice((1.0, 2.0), []),
+    )
+    first = sorted(set(LABELS))[0]
+    svm = {"C": 3.0, "cv": 2, "class_weight": {first: 5.0}}
+    blocks = [MANY[2], {**MANY[3], "weight": "cv"}]
+    model = model_of({**FUSED, "layers": [], "blocks": blocks, "classifier": svm}).fit(IMAGES, LABELS)
+    assert model.weights_ == (1.0, 2.0)
+    assert asked == {
+        "given": [0.5, None],
+        "Cs": (3.0,),
+        "cv": 2,
+        "class_weight": {0: 5.0},
+        "random_state": model.classifier_.random_state,
+    }
