@@ -1,1 +1,1 @@
-"""Ratios measured side by side in one run: against rivals and against bare matrix products."""
+"""Ratios measured within one run, against rivals and against bare matrix products."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`, what `make bench` runs: every ratio that the documentation speaks of."""
+"""`python -m benchmarks`, run by `make bench`: measures every ratio quoted in the documentation."""
 
 from __future__ import annotations
 

@@ -1,28 +1,28 @@
-"""Ours beside the classical tools: faiss, scikit-learn, scikit-image and OpenCV, on the same inputs.
+"""Comparison with classical tools (faiss, scikit-learn, scikit-image and OpenCV) on the same inputs.
 
     python -m benchmarks.classic
 
-Every contestant is a process of its own with two threads. Those of a part are started together, then take
-turns: seconds are medians over the rounds (the first also pays for starting threads), memory is the peak of
-the whole process in the first round, libraries included. A ratio above 1 says that ours is faster. What
-each reached stands beside. What differs in the work:
+Every contestant runs in its own process with two threads. The contestants of a part are started together,
+then take turns. Seconds are medians over the rounds (the first includes starting threads). Memory is the peak
+of the process in the first round, including libraries. A ratio above 1 means that ours is faster. The last
+column shows the result that each reached. Differences in the work:
 
-- words: all do the same number of Lloyd's iterations, MiniBatchKMeans as many small batches as it likes.
-  Ours draws its seeds nearly as k-means++ does, on a sample; faiss and KMeans start from random descriptors,
-  because the k-means++ of KMeans takes the better part of a minute at this size. MiniBatchKMeans has its
-  default, k-means++ on 3,072 descriptors. The error is the mean squared distance to the nearest word.
-- svm: one problem, L2-regularised squared hinge with the bias among the weights, and one C, so one objective;
-  it stands in brackets beside the accuracy on new rows. LIBLINEAR goes by coordinates in the dual (fewer rows
-  than columns), in double precision and one thread; ours by Newton steps over the rows' inner products.
-- hog: cells of 8 x 8 pixels, squares of 2 x 2 cells, one scale. Ours has 31 values a cell (18 directions with
-  sign, 9 without, 4 energies), shares a pixel between four cells and leaves out the border; scikit-image has
-  9 directions without sign and each pixel in one cell, and knows one thread. Beside: descriptors x values.
-- lbp: uniform patterns of 8 neighbours at radius 1, 59 counts in cells of 8 x 8 pixels, one scale. Ours goes
-  on to square roots of the shares; scikit-image knows one thread and leaves the counting to NumPy.
-- scenes: from decoded images to predicted classes, all included. Same images, grids, scales, cells, C, and
-  numbers of words and of descriptors to learn them from. Ours: SIFT, k-means, LLC, maxima. Theirs: SIFT by
-  OpenCV, MiniBatchKMeans, histograms of nearest words (with square roots, which gave them 9 points more).
-  A standard error of an accuracy is about 4 points.
+- words: all run the same number of Lloyd's iterations, except that MiniBatchKMeans chooses its own number of
+  small batches. Ours draws its seeds approximately like k-means++, on a sample. faiss and KMeans start from
+  random descriptors, because the k-means++ of KMeans takes most of a minute at this size. MiniBatchKMeans has
+  its default, k-means++ on 3,072 descriptors. The error is the mean squared distance to the nearest word.
+- svm: the same problem (L2-regularised squared hinge, the bias among the weights) and the same C, so the same
+  objective. Its value is in parentheses after the accuracy on new rows. LIBLINEAR uses dual coordinate
+  descent (fewer rows than columns) in double precision on one thread, ours Newton steps on inner products.
+- hog: cells of 8 x 8 pixels, squares of 2 x 2 cells, one scale. Ours has 31 values per cell (18 signed
+  directions, 9 unsigned, 4 energies), shares each pixel between four cells and omits the border. scikit-image
+  has 9 unsigned directions, assigns each pixel to one cell and uses one thread. Result: descriptors x values.
+- lbp: uniform patterns of 8 neighbours at radius 1, 59 counts in cells of 8 x 8 pixels, one scale. Ours also
+  takes square roots of the frequencies. scikit-image uses one thread and leaves the counting to NumPy.
+- scenes: from decoded images to predicted classes, everything included. Images, grids, scales, cells, C and
+  the numbers of words and of descriptors to learn them from are the same. Ours: SIFT, k-means, LLC, maxima.
+  Theirs: SIFT from OpenCV, MiniBatchKMeans, histograms of nearest words (with square roots, which gave them
+  9 points more). The standard error of an accuracy is about 4 points.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROUNDS = 3
 
 
 class Part(NamedTuple):
-    """What is compared, who takes part (ours first), how they are judged, how many items share the time."""
+    """One comparison: title, contestants (ours first), scoring function, number of items per timed run."""
 
     title: str
     contestants: dict[str, who.Start]
@@ -75,13 +75,13 @@ PARTS = {
         who.margins,
     ),
     "hog": Part(
-        "HOG of 2 x 2 cells, an image",
+        "HOG of 2 x 2 cells, per image",
         {"ours": who.ours_of_scenes("hog"), "scikit-image hog": who.skimage_hog},
         who.size,
         N_DESCRIBED,
     ),
     "lbp": Part(
-        "LBP in cells, an image",
+        "LBP in cells, per image",
         {"ours": who.ours_of_scenes("lbp"), "scikit-image LBP": who.skimage_lbp},
         who.size,
         N_DESCRIBED,
@@ -93,7 +93,7 @@ PARTS = {
         who.accuracy,
     ),
 }
-#: Which package a rival needs that may be missing.
+#: Optional package that each rival needs.
 PACKAGES = {
     "faiss Kmeans": "faiss",
     "scikit-image hog": "skimage",
@@ -103,7 +103,7 @@ PACKAGES = {
 
 
 def contest(part: Part, name: str, folder: Path) -> None:
-    """Run a contestant in this very process whenever a line comes in, and answer with what was measured."""
+    """Run a contestant in this process for each line on stdin, and print its measurements as JSON."""
     run = part.contestants[name](folder)
     print(json.dumps("ready"), flush=True)
     for _ in sys.stdin:
@@ -117,9 +117,9 @@ def contest(part: Part, name: str, folder: Path) -> None:
 
 
 def take_turns(key: str, names: list[str], folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return what each contestant measured in each round; while one works the others wait."""
-    # Threads of others would spin for longer than our package allows, which slows them on a busy machine;
-    # by now it has put its own limit (GOMP_SPINCOUNT) into the environment, for everybody.
+    """Return the measurements of each contestant in each round; while one runs, the others wait."""
+    # By default, threads of the other libraries spin longer than ours, which slows them on a busy machine.
+    # Importing ddsfl has set GOMP_SPINCOUNT in the environment, so all contestants inherit the same limit.
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.classic", key]
     workers = {
@@ -136,7 +136,7 @@ def take_turns(key: str, names: list[str], folder: Path) -> dict[str, list[dict[
     def answer(name: str) -> Any:
         line = workers[name].stdout.readline()  # type: ignore[union-attr]
         if not line:
-            raise RuntimeError(f"{name} ended without an answer in part {key!r}; its error stands above.")
+            raise RuntimeError(f"{name} ended without an answer in part {key!r}; see its error above.")
         return json.loads(line)
 
     def ask(name: str) -> dict[str, Any]:
@@ -149,16 +149,16 @@ def take_turns(key: str, names: list[str], folder: Path) -> dict[str, list[dict[
 
     try:
         for name in names:
-            answer(name)  # that it is ready: nobody is measured while others still load
+            answer(name)  # wait until it is ready: no measurement while others still load
         rounds = [{name: ask(name) for name in names} for _ in range(ROUNDS)]
     finally:
         for worker in workers.values():
-            worker.communicate()  # the end of its input is the end of its work
+            worker.communicate()  # closing its input ends the worker
     return {name: [measured[name] for measured in rounds] for name in names}
 
 
 def report(key: str, folder: Path) -> None:
-    """Print one line for each rival of a part that is installed."""
+    """Print one line for each installed rival of a part."""
     part = PARTS[key]
     missing = {
         name: package
@@ -166,7 +166,7 @@ def report(key: str, folder: Path) -> None:
         if name in part.contestants and importlib.util.find_spec(package) is None
     }
     for name, package in missing.items():
-        print(f"{part.title}: {name} is left out, {package} is not installed")
+        print(f"{part.title}: {name} skipped, {package} is not installed")
     names = [name for name in part.contestants if name not in missing]
     if len(names) == 1:
         return
@@ -184,7 +184,7 @@ def report(key: str, folder: Path) -> None:
 
 
 def main() -> None:
-    """Print the table, or with a part, a contestant and a folder answer with what it measures."""
+    """Print the table; with a part, a contestant and a folder as arguments, run that contestant instead."""
     if len(sys.argv) > 3:
         contest(PARTS[sys.argv[1]], sys.argv[2], Path(sys.argv[3]))
         return

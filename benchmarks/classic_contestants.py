@@ -1,4 +1,4 @@
-"""Who takes part in `benchmarks.classic`: inputs for all, our way and theirs, and what each reached."""
+"""Contestants of `benchmarks.classic`: common inputs, our methods and theirs, and their scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.rivals import LEVELS, THREADS, Array, opencv_sift
 
-#: What a contestant does once its inputs are loaded, and how it gets there.
+#: The timed work of a contestant, and the function that loads its inputs and returns that work.
 Run = Callable[[], Any]
 Start = Callable[[Path], Run]
 
@@ -19,17 +19,17 @@ N_ROWS, N_COLUMNS, N_CLASSES, C = 600, 20_000, 15, 1.0
 CELL, N_DIRECTIONS, N_LABELS = 8, 9, 59
 N_SCENE_CLASSES, N_TRAIN, N_TEST = 8, 10, 20
 STEP, N_SCALES, N_SAMPLED, N_SCENE_WORDS = 8, 3, 40_000, 500
-#: C of the scenes. On these very test images theirs had 53.8, 55.6 and 56.2 % with 1, 10 and 100, ours the
-#: same with all three.
+#: C of the scenes. On the same test images theirs had 53.8, 55.6 and 56.2 % with 1, 10 and 100, ours the
+#: same accuracy with all three.
 SCENE_C = 10.0
 #: Iterations of our k-means on scenes, as in preset `quick`.
 SCENE_ITERATIONS = 15
-#: HOG and LBP describe one scene in so many.
+#: HOG and LBP describe every EVERY-th scene.
 EVERY = 6
 
 
 def drawn_descriptors() -> Array:
-    """Return unit vectors in heaps of different sizes, of about 40 true dimensions."""
+    """Return unit vectors in clusters of different sizes, with about 40 intrinsic dimensions."""
     rng = np.random.default_rng(0)
     n_heaps, n_hidden = 1500, 40
     heaps = rng.choice(n_heaps, N_DESCRIPTORS, p=rng.dirichlet(np.ones(n_heaps)))
@@ -41,11 +41,11 @@ def drawn_descriptors() -> Array:
 
 
 def drawn_rows() -> tuple[Array, Array]:
-    """Return rows like pooled codes, not negative and of unit length, and classes; half are to test."""
+    """Return rows like pooled codes, non-negative and of unit length, and classes; half are for testing."""
     rng = np.random.default_rng(0)
     y = np.arange(2 * N_ROWS) % N_CLASSES
     common, own = rng.gamma(0.3, size=N_COLUMNS), rng.gamma(0.3, size=(N_CLASSES, N_COLUMNS))
-    # Every row also has something of another class, up to nearly as much as of its own.
+    # Every row also contains some of another class, up to nearly as much as of its own.
     other = rng.uniform(0, 0.95, size=(len(y), 1)) * own[rng.permutation(y)]
     X = rng.gamma(0.05 + 0.3 * (common + 0.3 * (own[y] + other)))
     X[X < 0.02] = 0
@@ -53,7 +53,7 @@ def drawn_rows() -> tuple[Array, Array]:
 
 
 def chosen_scenes() -> tuple[list[Array], list[str]]:
-    """Return gray images and labels, training images of all classes first; photographs where they are."""
+    """Return gray images and labels, training images of all classes first; photographs if available."""
     from benchmarks.encoding import SCENES
     from ddsfl.images.decode import decode
     from ddsfl.images.folders import find_images
@@ -62,8 +62,8 @@ def chosen_scenes() -> tuple[list[Array], list[str]]:
     count = N_TRAIN + N_TEST
     of_class: dict[str, list[Any]] = {}
     if SCENES.is_dir():
-        found = find_images(SCENES)
-        for path, label in zip(found.paths, found.labels):
+        photographs = find_images(SCENES)
+        for path, label in zip(photographs.paths, photographs.labels):
             of_class.setdefault(str(label), []).append(path)
     else:
         for scene, label in zip(*make_scenes(count, size=240)):
@@ -80,7 +80,7 @@ def chosen_scenes() -> tuple[list[Array], list[str]]:
 
 
 def prepare(folder: Path) -> None:
-    """Store what all contestants start from."""
+    """Store the inputs of all contestants."""
     np.save(folder / "descriptors.npy", drawn_descriptors())
     X, y = drawn_rows()
     np.savez(folder / "rows.npz", X=X, y=y)
@@ -174,7 +174,7 @@ def liblinear(folder: Path) -> Run:
 
 
 def margins(folder: Path, machine: Any) -> str:
-    """Return the accuracy on rows that were not fitted, and the value of the objective that was minimised."""
+    """Return the accuracy on rows not used for fitting, and the value of the minimised objective."""
     stored = np.load(folder / "rows.npz")
     weights, biases = machine.coef_.astype(np.float64), machine.intercept_.astype(np.float64)
     outputs = stored["X"] @ weights.T + biases
@@ -192,10 +192,10 @@ def ours_of_scenes(name: str) -> Start:
     def start(folder: Path) -> Run:
         import torch
 
-        from ddsfl.descriptors.base import LocalSource
         from ddsfl.descriptors.hog import HOG2x2
         from ddsfl.descriptors.lbp import LBP
         from ddsfl.patches.batches import image_batches
+        from ddsfl.patches.source import LocalSource
 
         sources: dict[str, LocalSource] = {
             "hog": HOG2x2(n_scales=1, device="cpu"),
@@ -204,9 +204,9 @@ def ours_of_scenes(name: str) -> Start:
         images = [torch.from_numpy(image)[None] for image in some_scenes(folder)]
         cpu = torch.device("cpu")
         return lambda: [
-            found.vectors.numpy()
+            described.vectors.numpy()
             for _, group in image_batches(images, cpu)
-            for found in sources[name].describe(group)
+            for described in sources[name].describe(group)
         ]
 
     return start
@@ -241,7 +241,7 @@ def skimage_lbp(folder: Path) -> Run:
 
 
 def size(folder: Path, described: list[Array]) -> str:
-    """Return how many descriptors of how many values an image has."""
+    """Return the number of descriptors per image and of values per descriptor."""
     return f"{sum(map(len, described)) // len(some_scenes(folder))} x {described[0].shape[1]}"
 
 
@@ -296,7 +296,7 @@ def opencv_scenes(folder: Path) -> Run:
     n_train = N_SCENE_CLASSES * N_TRAIN
 
     def histograms(nearest: Array, places: Array) -> Array:
-        """Return the square roots of the counts of words in all cells, which unit length follows."""
+        """Return the square roots of the word counts in all cells, scaled to unit length."""
         counts = []
         for side in LEVELS:
             cells = np.minimum((places * side).astype(np.int64), side - 1) @ (side, 1)
@@ -307,12 +307,12 @@ def opencv_scenes(folder: Path) -> Run:
 
     def run() -> Array:
         train = [describe(image) for image in images[:n_train]]
-        vectors = np.concatenate([found for found, _ in train])
+        vectors = np.concatenate([descriptors for descriptors, _ in train])
         drawn = np.random.default_rng(0).permutation(len(vectors))[:N_SAMPLED]
         words = MiniBatchKMeans(N_SCENE_WORDS, n_init=1, random_state=0).fit(vectors[drawn])
 
         def encode(described: list[tuple[Array, Array]]) -> Array:
-            return np.stack([histograms(words.predict(found), places) for found, places in described])
+            return np.stack([histograms(words.predict(X), places) for X, places in described])
 
         machine = LinearSVC(C=SCENE_C, dual=True, random_state=0).fit(encode(train), labels[:n_train])
         predicted: Array = machine.predict(encode([describe(image) for image in images[n_train:]]))

@@ -1,9 +1,9 @@
-"""Encoding images: seconds an image of each step, beside the bare matrix products of the same shapes.
+"""Encoding images: seconds per image for each step, compared with bare matrix products of the same shapes.
 
-Layer 1 of presets `paper` and `quick`: filters learned briefly (speed does not depend on how well), words by
-k-means. The bare products are the responses of the filters and the products of all descriptors with all
-words, by blocks into memory that is used again: fresh memory alone would double their time.
-`benchmarks.rivals` sets the whole way from pixels to vectors beside OpenCV and faiss.
+Layer 1 of presets `paper` and `quick`: filters are learned briefly (their quality does not affect speed),
+words by k-means. The bare products are the responses of the filters and the products of all descriptors with
+all words, in blocks that reuse memory: fresh memory alone would double their time.
+`benchmarks.rivals` compares complete encoding, from pixels to vectors, with OpenCV and faiss.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.images.decode import decode
 from ddsfl.images.folders import find_images
 from ddsfl.images.scenes import make_scenes
-from ddsfl.learning.forward import LearnedLayer
+from ddsfl.learning.layer import LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.presets import preset
 from ddsfl.patches.local import LocalDescriptors
 
-#: Real scenes where they are, else drawn ones.
+#: Folder of real scenes; drawn ones are used if it is missing.
 SCENES = Path("/tmp/data/scene15")
 N_LEARNED_FROM, N_ENCODED, ROUNDS = 30, 6, 3
 DESCRIPTORS_AN_IMAGE = 800
@@ -40,16 +40,16 @@ def some_images() -> tuple[list[Tensor], list[str]]:
     """Return images spread over all classes, and their labels."""
     count = N_LEARNED_FROM + N_ENCODED
     if SCENES.is_dir():
-        found = find_images(SCENES)
-        every = max(1, len(found.paths) // count)
-        chosen = list(zip(found.paths, found.labels))[::every][:count]
+        photographs = find_images(SCENES)
+        every = max(1, len(photographs.paths) // count)
+        chosen = list(zip(photographs.paths, photographs.labels))[::every][:count]
         return [decode(path) for path, _ in chosen], [str(label) for _, label in chosen]
     scenes, labels = make_scenes(-(-count // 8), size=240)
     return [torch.from_numpy(scene)[None] for scene in scenes[:count]], labels[:count]
 
 
 def learn(name: str) -> tuple[FilterStack, LLC, list[Tensor]]:
-    """Return layer 1 of a preset, its words, and images that neither has seen."""
+    """Return layer 1 of a preset, its words, and images used for neither."""
     images, labels = some_images()
     every = len(images) // N_ENCODED
     new = images[::every][:N_ENCODED]
@@ -69,7 +69,7 @@ def learn(name: str) -> tuple[FilterStack, LLC, list[Tensor]]:
 
 
 def bare_products(described: LocalDescriptors, words: Tensor, layer: LearnedLayer) -> Callable[[], None]:
-    """Return the floor: patches by filters and descriptors by words, and nothing else."""
+    """Return the lower bound: only the products of patches with filters and of descriptors with words."""
     vectors, n_inputs, n_filters = described.vectors, layer.layer.field**2, len(layer.filters)
     patches, filters = torch.rand(len(vectors), n_inputs), torch.rand(n_inputs, n_filters)
     responses, products = torch.empty(BLOCK, n_filters), torch.empty(BLOCK, len(words))
@@ -83,7 +83,7 @@ def bare_products(described: LocalDescriptors, words: Tensor, layer: LearnedLaye
 
 
 def measure(name: str) -> str:
-    """A few lines on layer 1 of a preset: medians over images and rounds, contestants taking turns."""
+    """Return a short report on layer 1 of a preset: medians over images and rounds, contestants in turn."""
     stack, coding, images = learn(name)
     pyramid, n_words = SpatialPyramid(), len(coding.words_)
     words = torch.from_numpy(coding.words_)
@@ -92,12 +92,12 @@ def measure(name: str) -> str:
     times: dict[str, list[float]] = {
         part: [] for part in ("describe", "fast", "exact", "pool", "bare", "plain")
     }
-    found = wanted = n_descriptors = 0
+    matched = wanted = n_descriptors = 0
     for image in images * ROUNDS:
         described = stack.describe([image])[0]
         vectors, codes = described.vectors, fast(described.vectors)
         true = exact(vectors).indices
-        found += int((codes.indices[:, :, None] == true[:, None, :]).any(dim=1).sum())
+        matched += int((codes.indices[:, :, None] == true[:, None, :]).any(dim=1).sum())
         wanted, n_descriptors = wanted + true.numel(), n_descriptors + len(vectors)
         works: dict[str, Callable[[], object]] = {
             "describe": partial(stack.describe, [image]),
@@ -114,16 +114,16 @@ def measure(name: str) -> str:
     shown = {part: f"{1e3 * taken:.0f} ms" for part, taken in cost.items()}
     lines = [
         f"{name}, layer 1, {torch.get_num_threads()} threads, {n_descriptors // len(times['pool'])} "
-        f"descriptors an image: describe {shown['describe']}, pool {shown['pool']}",
+        f"descriptors per image: describe {shown['describe']}, pool {shown['pool']}",
         f"  bare products {shown['bare']} (of words alone, into fresh memory: {shown['plain']})",
     ]
     for search in ("fast", "exact"):
-        whole = around + cost[search]
+        total = around + cost[search]
         lines.append(
-            f"  {search}: code {shown[search]}, {1 / whole:.1f} images/s, "
-            f"{cost['bare'] / whole:.2f} of the products' speed"
+            f"  {search}: code {shown[search]}, {1 / total:.1f} images/s, "
+            f"{cost['bare'] / total:.2f} of the products' speed"
         )
-    return "\n".join([*lines, f"  recall of the nearest words by the fast search: {found / wanted:.4f}"])
+    return "\n".join([*lines, f"  recall of the nearest words by the fast search: {matched / wanted:.4f}"])
 
 
 def main() -> None:

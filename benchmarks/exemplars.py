@@ -1,8 +1,8 @@
-"""Time and memory of exemplar selection: nearest neighbours against SVMs, and a set of full size.
+"""Time and memory of exemplar selection: nearest neighbours against SVMs, and a full-size search.
 
-The first table is the paper's comparison, on drawn images with the spectrum of natural ones. The
-second is the search behind 600,000 patches: a slice of the queries against all of them, since the
-whole takes a GPU. Each row runs in a process of its own, so that its peak memory is its own.
+The first table is the paper's comparison, on synthetic images with the spectrum of natural ones. The
+second is the search among 600,000 patches: a slice of the queries against all of them, since the
+complete search needs a GPU. Each row runs in its own process, which isolates its peak memory.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ FULL, SLICE = 600_000, 2_000
 
 
 def drawn_patches(count: int, size: int = 16) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Contrast-normalised patches (count, 256) of 1/f images, their labels and their images.
+    """Return contrast-normalised patches (count, 256) of 1/f images, their labels and their images.
 
-    The strength of the horizontal and vertical frequencies differs from class to class.
+    The strength of the horizontal and vertical frequencies depends on the class.
     """
     rng = np.random.default_rng(0)
     image_size = 96
@@ -66,7 +66,7 @@ def select(name: str) -> dict[str, float]:
 
 
 def full_size() -> dict[str, float]:
-    """Everything a selection over FULL patches holds at once, with the search of one slice."""
+    """Search one slice while holding everything that a selection over FULL patches needs in memory."""
     k = 5 * N_CLASSES
     rng = torch.Generator().manual_seed(0)
     X = torch.randn(FULL, 256, generator=rng)
@@ -78,9 +78,9 @@ def full_size() -> dict[str, float]:
     class_distances = torch.full((FULL, N_CLASSES), torch.inf)
     groups = torch.arange(FULL)
     start = time.perf_counter()
-    found = nearest(ordered[:SLICE], ordered, k, query_groups=groups[:SLICE], point_groups=groups)
+    neighbours = nearest(ordered[:SLICE], ordered, k, query_groups=groups[:SLICE], point_groups=groups)
     seconds = time.perf_counter() - start
-    distances[:SLICE], indices[:SLICE] = found
+    distances[:SLICE], indices[:SLICE] = neighbours
     number, distance = reaching(indices, distances, membership)
     reaching_score(number, distance, class_distances, membership)
     return {"seconds": seconds, "GB": peak_gigabytes() - before}
@@ -95,7 +95,7 @@ def main() -> None:
     rows = {name: in_own_process(name) for name in ("NearestExemplars", "SvmExemplars")}
     threads = torch.get_num_threads()
     print(f"Exemplars of {PATCHES:,} x 256 patches, {N_CLASSES} classes, {threads} threads")
-    print(f"{'selector':<18}{'seconds':>9}{'GB beside X':>13}{'exemplars':>11}")
+    print(f"{'selector':<18}{'seconds':>9}{'GB excl. X':>13}{'exemplars':>11}")
     for name, row in rows.items():
         print(f"{name:<18}{row['seconds']:>9.1f}{row['GB']:>13.2f}{row['kept']:>11.0f}")
     nn, svm = rows.values()
@@ -103,7 +103,9 @@ def main() -> None:
     print(f"SVM against NN: {time_ratio:.2f} of the time, {memory_ratio:.2f} of the memory")
     full = in_own_process("full_size")
     hours = full["seconds"] * FULL / SLICE / 3600
-    print(f"NearestExemplars of {FULL:,} x 256, k = {5 * N_CLASSES}: {full['GB']:.2f} GB beside X (3 asked)")
+    print(
+        f"NearestExemplars of {FULL:,} x 256, k = {5 * N_CLASSES}: {full['GB']:.2f} GB excluding X (limit: 3)"
+    )
     print(f"  {SLICE:,} queries take {full['seconds']:.1f} s here; all would take {hours:.1f} h")
 
 

@@ -1,9 +1,10 @@
-"""`python -m benchmarks.gpu`: CUDA paths beside the plain path and the bare matrix products of one run.
+"""`python -m benchmarks.gpu`: CUDA paths compared with the plain path and bare matrix products in one run.
 
     PYTHONPATH=src python -m benchmarks.gpu [--images FOLDER] [--split FOLDER]
 
-``--images`` is a folder of class folders whose images are encoded (noise images otherwise); ``--split`` is
-one too: a classifier is trained on 100 images a class and tested on the rest, from the files to the accuracy.
+``--images`` is a folder of class folders whose images are encoded (default: noise images). ``--split`` is
+another one: a classifier is trained on 100 images per class and tested on the rest, timed from the files to
+the accuracy.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FULL, COVERAGE = 600_000, 75
 
 
 def bare(rows: int, inner: int, columns: int, dtype: torch.dtype) -> float:
-    """Seconds of one matrix product, of a part of the rows where the result would be large."""
+    """Return the seconds of one matrix product, extrapolated from part of the rows if the result is large."""
     part = min(rows, 2**31 // columns)
     left = torch.randn(part, inner, device=CUDA).to(dtype)
     right = torch.randn(columns, inner, device=CUDA).to(dtype)
@@ -59,16 +60,16 @@ def words() -> None:
         fused = seconds(partial(fused_nearest, rows, points, 5))
         with plain_path():
             plain = seconds(partial(nearest_by_products, rows, points, 5), 1)
-        found = fused_nearest(rows[:5000], points, 5)[1]
+        proposed = fused_nearest(rows[:5000], points, 5)[1]
         true = torch.cdist(rows[:5000].double(), points.double()).topk(5, dim=1, largest=False).indices
-        recall = (found[:, :, None] == true[:, None, :]).any(dim=2).float().mean()
+        recall = (proposed[:, :, None] == true[:, None, :]).any(dim=2).float().mean()
         half, full = (bare(len(rows), 400, n_words, kind) for kind in (torch.float16, torch.float32))
         numbers = f"{1e3 * fused:>10.1f}{1e3 * plain:>10.1f}{1e3 * half:>14.1f}{1e3 * full:>15.1f}"
         print(f"{n_words:>6}{numbers}{float(recall):>9.5f}")
 
 
 def coverage(images: Sequence[Tensor]) -> None:
-    """The search behind nearest-neighbour exemplars at full size, on patches of the images."""
+    """Time the full-size search of nearest-neighbour exemplars, on patches of the images."""
     settings = preset("paper")
     drawer = InputDrawer(images, settings.layers, [], device=CUDA, seed=0)
     drawn = drawer.draw(drawer.learn_space(), -(-FULL // len(images)))
@@ -78,17 +79,17 @@ def coverage(images: Sequence[Tensor]) -> None:
     def search() -> Any:
         return nearest_within(points, COVERAGE, groups=groups, membership=membership)
 
-    took, memory, found = seconds(search, 1), gigabytes_of(search, "cuda"), search()
+    took, memory, covered = seconds(search, 1), gigabytes_of(search, "cuda"), search()
     rows = torch.randperm(len(points), device=CUDA)[:256]
     distances = torch.cdist(points[rows].double(), points.double()).square()
     distances[groups[rows, None] == groups] = torch.inf
     true = distances.topk(COVERAGE, dim=1, largest=False)
-    # By distance, not by number: photographs hold patches that are equal, and which is named is open.
-    same = torch.isclose(found.distances[rows].double(), true.values, rtol=1e-5, atol=1e-7).double().mean()
-    error = (found.distances[rows] - true.values).abs().max() / true.values.max()
+    # Compare distances, not indices: photographs contain identical patches, and either may be returned.
+    same = torch.isclose(covered.distances[rows].double(), true.values, rtol=1e-5, atol=1e-7).double().mean()
+    error = (covered.distances[rows] - true.values).abs().max() / true.values.max()
     product = bare(len(points), points.shape[1], len(points), torch.float16)
     print(f"\n== coverage search, {len(points):,} x {points.shape[1]}, k = {COVERAGE}")
-    print(f"{took:.2f} s, {memory:.2f} GB beside X; bare half-precision products {product:.2f} s")
+    print(f"{took:.2f} s, {memory:.2f} GB excluding X; bare half-precision products {product:.2f} s")
     print(f"256 rows against float64: {100 * float(same):.3f} % of the neighbours, distances to {error:.1e}")
 
 
@@ -113,24 +114,25 @@ def encoding(images: Sequence[Tensor]) -> None:
             limit = bare(round(rows * 60), 256, 400, torch.float16)
             limit = (limit + bare(round(rows * 60), width, 2000, torch.float16)) / 60
             share = rates["fused"] * limit
-            print(f"  {rows:.0f} descriptors of {width} values an image")
+            print(f"  {rows:.0f} descriptors of {width} values per image")
             print(f"  bare half products allow {1 / limit:.0f} images/s")
             print(f"  reached {100 * share:.1f} % of that")
+            name = encoder.blocks[0].name
             with plain_path():
-                plain = torch.cat([vectors[0] for _, vectors in encoder.encode(some[:64])])
-            fused = torch.cat([vectors[0] for _, vectors in encoder.encode(some[:64])])
+                plain = torch.cat([vectors[name] for _, vectors in encoder.encode(some[:64])])
+            fused = torch.cat([vectors[name] for _, vectors in encoder.encode(some[:64])])
             print(f"  cosine of fused and plain vectors: least {float((fused * plain).sum(1).min()):.6f}")
 
 
 def one_split(folder: str) -> None:
-    """From JPEG files to accuracy, through the same code as `ddsfl evaluate`."""
+    """Time one split from JPEG files to accuracy, using the same code as `ddsfl evaluate`."""
     from ddsfl import SceneClassifier
     from ddsfl.datasets.protocols import random_splits
 
     start = time.perf_counter()
-    found = find_images(folder)
-    split = random_splits([str(label) for label in found.labels], n_train=100, n_splits=1, seed=0)[0]
-    paths, labels = np.array(found.paths, dtype=object), np.array(found.labels)
+    images = find_images(folder)
+    split = random_splits([str(label) for label in images.labels], n_train=100, n_splits=1, seed=0)[0]
+    paths, labels = np.array(images.paths, dtype=object), np.array(images.labels)
     torch.cuda.reset_peak_memory_stats()
     model = SceneClassifier("paper", device="cuda", random_state=0)
     model.fit(list(paths[split.train]), labels[split.train])
@@ -147,14 +149,14 @@ def one_split(folder: str) -> None:
         f"{done - trained:.1f} s to predict {len(split.test)}); mean class accuracy "
         f"{accuracy:.2f}; peak {memory:.1f} GB"
     )
-    print(f"  the same model by the plain path in float32: {plain:.2f}")
+    print(f"  the same model on the plain path in float32: {plain:.2f}")
     print("  " + ", ".join(f"{name} {took:.1f}" for name, took in model.seconds_.items() if took >= 0.1))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", help="folder of class folders to encode")
-    parser.add_argument("--split", help="folder of class folders for one whole split")
+    parser.add_argument("--split", help="folder of class folders for one complete split")
     arguments = parser.parse_args()
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {current_commit() or 'unknown'}"

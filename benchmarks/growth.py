@@ -1,10 +1,10 @@
 """How time and memory grow: with images, words and filters in encoding, with classes in learning.
 
-    python -m benchmarks.growth            # a CPU, drawn noise
+    python -m benchmarks.growth            # on a CPU, noise images
 
-Layer 1 of preset `paper`. `benchmarks.gpu` asks the same of a GPU, with photographs. Filters and words are
-learned briefly: how well changes no cost. Rates are of one run after another that is not counted; memory is
-the most that was held: on CUDA beside what was there before, on a CPU by the process, libraries included.
+Layer 1 of preset `paper`. `benchmarks.gpu` runs the same on a GPU, with photographs. Filters and words are
+learned briefly: their quality does not affect the cost. Rates are of one run after an untimed warm-up. Memory
+is the peak: on CUDA, in addition to the memory already in use; on a CPU, of the process including libraries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.memory import forget_peak, peak_gigabytes
 from ddsfl.coding.llc import LLC
-from ddsfl.encoder.blocks import Encoder
+from ddsfl.encoder.encoder import Encoder
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.presets import preset
@@ -36,7 +36,7 @@ def noise_images(count: int) -> list[Tensor]:
 
 
 def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
-    """Median time of a call, after one that is not counted."""
+    """Return the median time of a call, after an untimed one."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     run()
     times = []
@@ -50,7 +50,7 @@ def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def gigabytes_of(run: Callable[[], Any], device: str) -> float:
-    """Peak memory of a call: on CUDA beside what was there before, on a CPU of the whole process."""
+    """Return the peak memory of a call: on CUDA in addition to what was in use, on a CPU of the process."""
     if device == "cpu":
         forget_peak()
         run()
@@ -63,7 +63,7 @@ def gigabytes_of(run: Callable[[], Any], device: str) -> float:
 
 
 def small_stack(images: Sequence[Tensor], n_layers: int, device: str, **bank: Any) -> FilterStack:
-    """A stack of the paper's layers, learned for a few steps only: encoding costs the same."""
+    """Return a stack of the paper's layers, learned for a few steps only: encoding costs the same."""
     few = {"max_iter": 20, "gamma": 0.0, "eta": 0.0, **bank}
     layers = [
         dataclasses.replace(layer, patches_per_image=100, bank={**(layer.bank or {}), **few})
@@ -74,14 +74,14 @@ def small_stack(images: Sequence[Tensor], n_layers: int, device: str, **bank: An
 
 
 def encoder_of(images: Sequence[Tensor], stack: FilterStack, device: str, n_words: int = 2000) -> Encoder:
-    """The way of these layers from images to vectors, with words of a single step of k-means."""
+    """Return the encoder of these layers, from images to vectors, with words from one step of k-means."""
     some = [images[0], images[len(images) // 2], images[len(images) - 1]]
     codings = [
         LLC(n_words=n_words, max_iter=1, device=device, random_state=0).fit(described.vectors)
         for described in stack.describe(some)
     ]
     blocks = preset("paper").blocks[: len(stack.layers)]
-    return Encoder({"stack": stack}, blocks, codings, torch.device(device))
+    return Encoder({"stack": stack}, list(zip(blocks, codings)), torch.device(device))
 
 
 def consume(encoder: Encoder, images: Sequence[Tensor]) -> None:
@@ -90,7 +90,7 @@ def consume(encoder: Encoder, images: Sequence[Tensor]) -> None:
 
 
 def growth(images: Sequence[Tensor], device: str, n_patches: int) -> None:
-    """Print what grows with what."""
+    """Print times, memory and rates as each quantity grows."""
     stack = small_stack(images, 1, device)
     encoder = encoder_of(images, stack, device)
     quarter = len(images) // 4

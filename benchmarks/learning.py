@@ -1,4 +1,4 @@
-"""Learning against plain products, against autograd and against scikit-learn, as ratios.
+"""Ratios of learning to plain products, to autograd and to scikit-learn.
 
 Run ``python -m benchmarks.learning``.
 """
@@ -24,7 +24,7 @@ EPS, LAMBDA1 = 1e-6, 0.01
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """Return the median time of ``work`` after one run to warm up."""
+    """Return the median time of ``work`` after one warm-up run."""
     work()
     times = []
     for _ in range(repeats):
@@ -34,8 +34,8 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
     return median(times)
 
 
-def report(what: str, ours: float, rival: float, asked: str) -> None:
-    print(f"{what}: {ours:.4f} s against {rival:.4f} s, {rival / ours:.1f} times faster ({asked})")
+def report(what: str, ours: float, rival: float, required: str) -> None:
+    print(f"{what}: {ours:.4f} s against {rival:.4f} s, {rival / ours:.1f} times faster ({required})")
 
 
 def patches(n: int) -> Tensor:
@@ -52,7 +52,7 @@ def random_filters() -> Tensor:
 
 
 def plain_reconstruction(W: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Value and gradient of the reconstruction error by products over all patches."""
+    """Return value and gradient of the reconstruction error from products over all patches."""
     Z = X @ W.T
     error = X - Z @ W
     gradient = -2 * (Z.T @ error + (error @ W.T).T @ X)
@@ -60,7 +60,7 @@ def plain_reconstruction(W: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plain_unsupervised(W: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Value and gradient of L_u by autograd over the plain products."""
+    """Return value and gradient of L_u by autograd over the plain products."""
     W = W.clone().requires_grad_()
     Z = X @ W.T
     value = (X - Z @ W).square().sum() + LAMBDA1 * (Z.square() + EPS).sqrt().sum()
@@ -75,7 +75,7 @@ def our_unsupervised(W: Tensor, X: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plain_step(W: Tensor, X: Tensor, sharing: Tensor) -> int:
-    """Return the next filter of one class, by reconstructing its patches with each candidate."""
+    """Return the next filter of one class by reconstructing its patches with each candidate."""
     losses = []
     for candidate in range(len(W)):
         chosen = W[sharing | (torch.arange(len(W)) == candidate)]
@@ -86,23 +86,23 @@ def plain_step(W: Tensor, X: Tensor, sharing: Tensor) -> int:
 def unsupervised() -> None:
     X, W = patches(N), random_filters()
     S = terms.second_moments(X)
-    for found, expected in zip(terms.reconstruction(W, S), plain_reconstruction(W, X)):
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-    for found, expected in zip(our_unsupervised(W, X, S), plain_unsupervised(W, X)):
-        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    for actual, expected in zip(terms.reconstruction(W, S), plain_reconstruction(W, X)):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
+    for actual, expected in zip(our_unsupervised(W, X, S), plain_unsupervised(W, X)):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4)
     print(f"N={N}, P={P}, D={D}, value and gradient, {torch.get_num_threads()} threads")
     ours = seconds(lambda: terms.reconstruction(W, S), 9)
     rival = seconds(lambda: plain_reconstruction(W, X))
-    report("  reconstruction by moments, plain products", ours, rival, "asked for: 50")
+    report("  reconstruction by moments, plain products", ours, rival, "required: 50")
     ours = seconds(lambda: our_unsupervised(W, X, S))
     rival = seconds(lambda: plain_unsupervised(W, X))
-    report("  whole L_u, autograd over plain products", ours, rival, "asked for: 2")
+    report("  full L_u, autograd over plain products", ours, rival, "required: 2")
     bare = seconds(lambda: (X @ W.T).T @ X)
-    print(f"  whole L_u takes {ours / bare:.2f} times the bare products X W' and Z' X")
+    print(f"  full L_u takes {ours / bare:.2f} times the bare products X W' and Z' X")
 
 
 def sharing(n_patches: int = 1000) -> None:
-    """Time of the whole greedy choice by its steps, against the last step by plain products."""
+    """Compare the greedy choice, averaged over its steps, with its last step from plain products."""
     X, W = patches(n_patches), random_filters()
     S = terms.second_moments(X)[None]
     chosen = choose_filters(W, S, lambda2=0.0)
@@ -110,11 +110,11 @@ def sharing(n_patches: int = 1000) -> None:
     ours = seconds(lambda: choose_filters(W, S, lambda2=0.0)) / steps
     rival = seconds(lambda: plain_step(W, X, chosen[0]), 1)
     print(f"Greedy sharing, D={D}, a step of one class of {n_patches} patches ({steps} steps)")
-    report("  closed form, recomputing each candidate", ours, rival, "asked for: 100")
+    report("  closed form, recomputing each candidate", ours, rival, "required: 100")
 
 
 def scikit_learn(n_patches: int = 10_000, n_filters: int = 256, n_checked: int = 500) -> None:
-    """Fit all on the same patches; errors are on the first of them (sparse coding is slow)."""
+    """Fit all on the same patches; errors are measured on the first of them (sparse coding is slow)."""
     X = patches(n_patches).numpy()
     checked = X[:n_checked]
     print(f"RICA against scikit-learn, {n_patches} x {P}, {n_filters} components")

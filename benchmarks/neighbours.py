@@ -1,7 +1,7 @@
-"""Exact nearest neighbours against the bare matrix products and against faiss.
+"""Exact nearest neighbours compared with bare matrix products and with faiss.
 
-Every measurement is a process of its own: faiss and torch clash over OpenMP when they share one, and
-memory that one rival left behind must not help or hinder the next.
+Every measurement runs in its own process: faiss and torch conflict over OpenMP in a shared one, and
+memory left behind by one rival must not help or hinder the next.
 
     python -m benchmarks.neighbours
 """
@@ -26,14 +26,14 @@ BLOCK = 2048
 
 
 def points() -> np.ndarray:
-    """Return points of about 40 true dimensions, as whitened patches have, and some noise."""
+    """Return points with about 40 intrinsic dimensions, like whitened patches, plus some noise."""
     rng = np.random.default_rng(0)
     hidden = rng.standard_normal((N_POINTS, 40)) @ rng.standard_normal((40, N_INPUTS)) / 40**0.5
     return (hidden + 0.3 * rng.standard_normal((N_POINTS, N_INPUTS))).astype(np.float32)
 
 
 def products() -> Callable[[], object]:
-    """Return the floor: all products of the points, by blocks, and nothing else."""
+    """Return the lower bound: only the products of all points, in blocks."""
     import torch
 
     torch.set_num_threads(THREADS)
@@ -48,7 +48,7 @@ def products() -> Callable[[], object]:
 
 
 def ours() -> Callable[[], object]:
-    """Return our search, every point among all others."""
+    """Return our search of every point among all others."""
     import torch
 
     from ddsfl.compute.neighbours.exact import nearest_within
@@ -59,7 +59,7 @@ def ours() -> Callable[[], object]:
 
 
 def faiss() -> Callable[[], object]:
-    """Return faiss's flat index; it finds each point itself first, so it is asked for one more."""
+    """Return the search of faiss's flat index, for one more neighbour: it returns each point itself first."""
     import faiss
 
     faiss.omp_set_num_threads(THREADS)
@@ -73,7 +73,7 @@ CONTESTANTS = {"products": products, "ours": ours, "faiss": faiss}
 
 
 def seconds(name: str) -> float:
-    """Return the median time of one contestant, measured in a process of its own."""
+    """Return the median time of one contestant, measured in its own process."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-m", "benchmarks.neighbours", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -82,7 +82,7 @@ def seconds(name: str) -> float:
 
 def measure(name: str) -> float:
     run = CONTESTANTS[name]()
-    run()  # the first run also pays for allocation and for starting threads
+    run()  # the first run includes allocation and starting threads
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()
@@ -92,7 +92,7 @@ def measure(name: str) -> float:
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """Return what was compared, the ratio found and the ratio required."""
+    """Return each comparison with its measured and its required ratio."""
     shape = f"neighbours {N_POINTS:,} x {N_INPUTS}, k = {N_NEIGHBOURS}"
     mine, floor = seconds("ours"), seconds("products")
     table = [
@@ -110,7 +110,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Print the table, or with a contestant's name its median time alone."""
+    """Print the table; with a contestant's name as argument, only its median time."""
     if len(sys.argv) > 1:
         print(measure(sys.argv[1]))
         return

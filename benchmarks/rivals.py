@@ -1,15 +1,15 @@
-"""From pixels to one vector an image: ours beside OpenCV's SIFT, faiss and NumPy, on the same images.
+"""From pixels to one vector per image: ours compared with OpenCV's SIFT, faiss and NumPy, on the same images.
 
-Every contestant is a process of its own: faiss and torch clash over OpenMP when they share one, and peak
-memory belongs to a process. They take turns for some rounds; ratios are of medians.
+Every contestant runs in its own process: faiss and torch conflict over OpenMP in a shared one, and peak
+memory is measured per process. They take turns for several rounds; ratios are ratios of medians.
 
     python -m benchmarks.rivals
 
-- ours: our layer 1 of preset `paper`, 2,000 words, LLC, 1x1 + 2x2 + 4x4 cells, searched fast or exactly.
-- codes: the same descriptors, made beforehand; only coding and pooling are timed.
-- faiss: these descriptors again, words by a flat faiss index, LLC and pooling by NumPy.
-- opencv: dense SIFT by OpenCV on the same grids (step 3, 6 scales, 16 pixels), then as faiss.
-- sift: our dense SIFT on these grids, then as ours: the same method as opencv's, step by step.
+- ours: layer 1 of preset `paper`, 2,000 words, LLC, 1x1 + 2x2 + 4x4 cells, with fast or exact search.
+- codes: the same descriptors, precomputed; only coding and pooling are timed.
+- faiss: the same precomputed descriptors, words from a flat faiss index, LLC and pooling in NumPy.
+- opencv: dense SIFT from OpenCV on the same grids (step 3, 6 scales, 16 pixels), then as faiss.
+- sift: our dense SIFT on these grids, then as ours: the same steps as opencv.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def stored_images(folder: Path) -> Iterator[dict[str, Array]]:
 
 
 def our_pooling(folder: Path, search: str) -> Callable[[Any], object]:
-    """Return our way from the descriptors of an image to its vector."""
+    """Return our function from the descriptors of an image to its vector."""
     import torch
 
     from ddsfl.coding.llc import LLC
@@ -81,10 +81,10 @@ def our_pooling(folder: Path, search: str) -> Callable[[Any], object]:
 
 
 def ours(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], object]:
-    """Return our whole way: pixels, descriptors, codes, one vector of unit length."""
+    """Return our complete encoding: pixels, descriptors, codes, one vector of unit length."""
     import torch
 
-    from ddsfl.learning.forward import LearnedLayer
+    from ddsfl.learning.layer import LearnedLayer
     from ddsfl.learning.stack import FilterStack
     from ddsfl.model.presets import preset
     from ddsfl.patches.normalise import InputSpace
@@ -99,7 +99,7 @@ def ours(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], obj
 
 
 def our_sift(folder: Path) -> Callable[[dict[str, Array]], object]:
-    """Return our whole way with SIFT in place of learned filters."""
+    """Return our complete encoding with SIFT instead of learned filters."""
     import torch
 
     from ddsfl.coding.llc import LLC
@@ -121,7 +121,7 @@ def our_sift(folder: Path) -> Callable[[dict[str, Array]], object]:
 
 
 def our_codes(folder: Path, search: str = "fast") -> Callable[[dict[str, Array]], object]:
-    """Return our coding and pooling of descriptors that are there already."""
+    """Return our coding and pooling of precomputed descriptors."""
     import torch
 
     from ddsfl.patches.local import LocalDescriptors
@@ -146,7 +146,7 @@ def flat_index(words: Array) -> Any:
 
 
 def numpy_vector(index: Any, words: Array, X: Array, positions: Array, shape: tuple[int, ...]) -> Array:
-    """Return the pooled codes of one image: neighbours by faiss, everything else by NumPy."""
+    """Return the pooled codes of one image: neighbours from faiss, everything else in NumPy."""
     nearest = index.search(X, N_NEIGHBOURS)[1]
     codes = np.empty(nearest.shape, dtype=np.float32)
     for start in range(0, len(X), 2048):
@@ -169,7 +169,7 @@ def numpy_vector(index: Any, words: Array, X: Array, positions: Array, shape: tu
 
 
 def faiss_codes(folder: Path) -> Callable[[dict[str, Array]], object]:
-    """Return faiss and NumPy over our descriptors."""
+    """Return coding and pooling of our descriptors with faiss and NumPy."""
     words = np.load(folder / "coding.npz")["words"]
     index = flat_index(words)
     return lambda stored: numpy_vector(
@@ -178,8 +178,8 @@ def faiss_codes(folder: Path) -> Callable[[dict[str, Array]], object]:
 
 
 def opencv_sift(step: int, n_scales: int) -> Callable[[Array], tuple[Array, Array]]:
-    """Return OpenCV's dense SIFT: descriptors of unit length, and their centres as shares of both sides."""
-    cv2: Any = importlib.import_module("cv2")  # its own types know too little
+    """Return OpenCV's dense SIFT: unit-length descriptors and their centres as fractions of both sides."""
+    cv2: Any = importlib.import_module("cv2")  # its type stubs are incomplete
     cv2.setNumThreads(THREADS)
     sift = cv2.SIFT_create()
 
@@ -193,8 +193,8 @@ def opencv_sift(step: int, n_scales: int) -> Callable[[Array], tuple[Array, Arra
             if len(grid) == 0:
                 continue
             # A descriptor spans 6 times the size of its keypoint.
-            _, found = sift.compute(small, cv2.KeyPoint.convert(grid, size=FIELD / 6))
-            vectors.append(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-6))
+            _, raw = sift.compute(small, cv2.KeyPoint.convert(grid, size=FIELD / 6))
+            vectors.append(raw / np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-6))
             places.append(grid[:, ::-1] / shape)
         return np.concatenate(vectors).astype(np.float32), np.concatenate(places)
 
@@ -202,7 +202,7 @@ def opencv_sift(step: int, n_scales: int) -> Callable[[Array], tuple[Array, Arra
 
 
 def opencv(folder: Path) -> Callable[[dict[str, Array]], object]:
-    """Return OpenCV's dense SIFT, then faiss and NumPy over as many words."""
+    """Return OpenCV's dense SIFT followed by faiss and NumPy, with the same number of words."""
     describe = opencv_sift(STEP, N_SCALES)
     described = np.concatenate([describe(stored["image"])[0] for stored in stored_images(folder)])
     n_words = len(np.load(folder / "coding.npz")["words"])
@@ -223,11 +223,11 @@ CONTESTANTS: dict[str, Callable[[Path], Callable[[dict[str, Array]], object]]] =
 
 
 def contest(name: str, folder: Path) -> dict[str, float]:
-    """Return seconds an image and peak memory in MB of one contestant, in this very process."""
+    """Return seconds per image and peak memory in MB of one contestant, run in this process."""
     encode = CONTESTANTS[name](folder)
     images = list(stored_images(folder))
     forget_peak()
-    for stored in images:  # the first run also pays for allocation and for starting threads
+    for stored in images:  # the first run includes allocation and starting threads
         encode(stored)
     times = []
     for stored in images:
@@ -244,12 +244,12 @@ def in_own_process(name: str, folder: Path) -> dict[str, float]:
     environment = {**os.environ, "OMP_NUM_THREADS": str(THREADS)}
     command = [sys.executable, "-m", "benchmarks.rivals", name, str(folder)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def main() -> None:
-    """Print the table, or with a contestant's name and a folder what it measured."""
+    """Print the table; with a contestant's name and a folder as arguments, only its measurements."""
     if len(sys.argv) > 2:
         print(json.dumps(contest(sys.argv[1], Path(sys.argv[2]))))
         return
@@ -265,14 +265,14 @@ def main() -> None:
     print(f"Encoding, {THREADS} threads, medians of {ROUNDS} rounds")
     for name, taken in cost.items():
         peak = median(run[name]["megabytes"] for run in runs)
-        print(f"  {name:24} {1e3 * taken:6.0f} ms an image, {1 / taken:5.1f} images/s, peak {peak:5.0f} MB")
-    for ours_name, rival, asked in (
+        print(f"  {name:24} {1e3 * taken:6.0f} ms per image, {1 / taken:5.1f} images/s, peak {peak:5.0f} MB")
+    for ours_name, rival, required in (
         ("ours, SIFT", "opencv + faiss + NumPy", "2"),
         ("ours, fast", "opencv + faiss + NumPy", "2"),
         ("codes, fast", "faiss + NumPy codes", "1.3"),
     ):
         ratio = cost[rival] / cost[ours_name]
-        print(f"  {ours_name} is {ratio:.1f} times as fast as {rival} (asked for: {asked})")
+        print(f"  {ours_name} is {ratio:.1f} times as fast as {rival} (required: {required})")
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Scientific questions about the method, answered by commands that anyone can repeat; not shipped."""
+"""Scientific questions about the method, answered by reproducible commands; not part of the package."""

@@ -1,10 +1,10 @@
-"""What a faster path costs in accuracy: two encodings of the same images by the same model.
+"""Accuracy cost of a faster path: two encodings of the same images with the same model.
 
     python -m studies.agreement MODEL FOLDER [--splits 20] [--device cuda]
 
-On CUDA the fused path in half precision stands against plain torch in float32, on a CPU the search of the
-nearest words through shortlists against the exact one. Filters and words are those of the model; only the SVM
-is trained anew, on random splits of the images, so that the difference can be averaged over many of them.
+On CUDA, the fused path in half precision is compared with plain torch in float32; on a CPU, the shortlist
+search for the nearest words with the exact search. Filters and words are those of the model. Only the SVM is
+retrained, on random splits of the images, which allows averaging the difference over many splits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ddsfl.images.image_list import ImageList
 
 
 def gram(model: SceneClassifier, images: ImageList) -> Tensor:
-    """Inner products of the joined vectors of all images."""
+    """Return the inner products of the concatenated vectors of all images."""
     total: Tensor | None = None
     for vectors in model.block_vectors(images).values():
         own = vectors @ vectors.T
@@ -39,7 +39,7 @@ def gram(model: SceneClassifier, images: ImageList) -> Tensor:
 
 
 def accuracy(products: Tensor, labels: np.ndarray, split: Split) -> float:
-    """Mean class accuracy in percent at C = 10, from the inner products of all images."""
+    """Return the mean class accuracy in percent at C = 10, from the inner products of all images."""
     machine = LinearClassifier(C=10.0, device=products.device)
     machine.fit_gram(products[split.train][:, split.train], labels[split.train])
     predicted = machine.predict(products[split.test][:, split.train])
@@ -55,9 +55,9 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     model = SceneClassifier.load(given.model, device=given.device)
-    found = find_images(given.folder)
-    labels = np.array([str(label) for label in found.labels])
-    images = ImageList(found.paths, min_side=model.settings_.min_side, colour=model.settings_.colour)
+    files = find_images(given.folder)
+    labels = np.array([str(label) for label in files.labels])
+    images = ImageList(files.paths, min_side=model.settings_.min_side, colour=model.settings_.colour)
     images.read_all()
     on_cuda = given.device != "cpu" and torch.cuda.is_available()
     print(f"{torch.cuda.get_device_name() if on_cuda else 'cpu'}, commit {current_commit() or 'unknown'}")

@@ -1,19 +1,19 @@
-"""Settings side by side on folds of training images: each layer alone and layers together.
+"""Compare settings on folds of training images: each layer alone and combinations of layers.
 
     python -m studies.folds FOLDER --dataset scene15 --candidates FILE --out FILE [--folds 4] [--train 70]
 
-FOLDER holds a data set; the folds are drawn from the training images of its first split. Without --dataset
-FOLDER holds class folders of training images alone. Candidates are a JSON object: a name, and the changes of
-the preset by path; "method": "rica-2layers" among them starts from a method of the tables instead. Folds are
-the same for all, --jobs of them at a time, and each takes the candidates in order. What is printed are mean
-class accuracies at C = 10, the mean over the folds and the difference from the first candidate, paired by
-fold, with its standard error. The first column joins all blocks with the last at half its weight: a layer
-that takes away from the others may add to them there.
+FOLDER contains a data set; the folds are drawn from the training images of its first split. Without
+--dataset, FOLDER contains class folders of training images only. Candidates are a JSON object that maps names
+to changes of the preset by path; "method": "rica-2layers" among them starts from a method of the tables.
+All candidates use the same folds. --jobs folds run in parallel, and each runs the candidates in order. The
+output shows mean class accuracies at C = 10, averaged over the folds, and the difference from the first
+candidate, paired by fold, with its standard error. The first column joins all blocks with the last at half
+its weight: a layer that reduces accuracy at full weight may improve it there.
 
-With --once filters and words are learned a single time, from all images without their labels, and only the
-SVM sees folds: many folds cost as much as one. Candidates with class terms are refused. The standard error
-printed is then that of the folds alone, whose images overlap; with a few hundred images differences of a
-point are noise all the same.
+With --once, filters and words are learned only once, from all images without their labels, and only the SVM
+uses folds: many folds cost as much as one. Candidates with class terms are rejected. The standard error then
+covers only the variation over folds, whose images overlap; with a few hundred images, differences of a point
+are still noise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -33,27 +33,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import ddsfl
-from ddsfl.compute.stages import Stages, write_whole
+from ddsfl.compute.stages import write_whole
 from ddsfl.datasets.protocols import Split, protocol, random_splits
+from ddsfl.encoder.encoder import Encoder
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
-from ddsfl.learning.labels import indicators, read_targets
+from ddsfl.images.labels import Labels
 from ddsfl.model.fit import Fit
-from ddsfl.model.keys import StageKeys
-from ddsfl.model.networks import find_networks
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import Settings, image_list
+from ddsfl.model.settings import Settings
 from studies.agreement import accuracy
 
-#: Folds differ from the splits of the tables, which have seeds from 0.
+#: Different from the seeds of the splits in the tables, which start at 0.
 SEED = 5
 
 
 def settings_of(name: str, changes: Mapping[str, Any]) -> Settings:
-    """Return preset ``name`` with changes, or the method among them with the others."""
+    """Return preset ``name``, or the method named in ``changes``, with the other changes applied."""
     changes = dict(changes)
     start = method(changes.pop("method")) if "method" in changes else preset(name)
     return start.change(changes)
@@ -62,26 +60,17 @@ def settings_of(name: str, changes: Mapping[str, Any]) -> Settings:
 def products_of(
     settings: Settings, learning: ImageList, labels: list[str], images: ImageList, stages: Path | None
 ) -> dict[str, Tensor]:
-    """Return, by block, the inner products of the vectors of ``images``; ``learning`` are learned from."""
-    _, targets, _ = read_targets(labels)
-    keys = StageKeys(settings, learning, targets, 0, find_networks(settings), ddsfl.__version__)
-    fit = Fit(
-        settings,
-        learning,
-        targets,
-        indicators(targets, len(set(labels))),
-        0,
-        "auto",
-        Stages(stages, key=keys),
-    )
-    sources = fit.learn_sources()
-    codings = fit.learn_codings(sources)
-    vectors = replace(fit, images=images, stages=Stages()).encode(sources, codings)
+    """Return the inner products of the vectors of ``images`` by block, after learning from ``learning``."""
+    fit = Fit(settings, learning, Labels.read(labels), seed=0, checkpoints=stages)
+    fit.learn_sources()
+    fit.learn_codings()
+    encoder = Encoder(fit.sources, list(zip(settings.blocks, fit.codings)), fit.where)
+    vectors = [torch.from_numpy(rows).to(fit.where) for rows in encoder.encode_all(images).values()]
     return {block.name: rows @ rows.T for block, rows in zip(settings.blocks, vectors)}
 
 
 def scores_of(grams: Mapping[str, Tensor], labels: list[str], fold: Split) -> dict[str, float]:
-    """Mean class accuracy of each block and of each set of blocks, "all" last, in percent."""
+    """Return the mean class accuracy in percent of each block and each set of blocks, "all" last."""
     names, scores = np.array(labels), {}
     if len(grams) > 1:
         *others, last = grams.values()
@@ -94,26 +83,26 @@ def scores_of(grams: Mapping[str, Tensor], labels: list[str], fold: Split) -> di
 
 
 def training_images(folder: str, dataset: str | None) -> tuple[list[Path], list[str]]:
-    """Return paths and labels of the images that may be looked at: no test image of the first split."""
+    """Return paths and labels of the permitted images: no test image of the first split."""
     if dataset is None:
-        found, kept = find_images(folder), None
+        files, kept = find_images(folder), None
     else:
-        found, splits = protocol(dataset).read(folder)
+        files, splits = protocol(dataset).read(folder)
         kept = splits[0].train
-    chosen = range(len(found.paths)) if kept is None else kept
-    return [Path(found.paths[index]) for index in chosen], [str(found.labels[index]) for index in chosen]
+    chosen = range(len(files.paths)) if kept is None else kept
+    return [Path(files.paths[index]) for index in chosen], [str(files.labels[index]) for index in chosen]
 
 
 def pictures(paths: list[Path], settings: Settings) -> ImageList:
-    """Return the images as the settings ask for them, decoded once."""
-    images = image_list(paths, settings)
+    """Return the images as the settings require them, decoded once."""
+    images = settings.image_list(paths)
     images.read_all()
     return images
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared on which images; `on_fold` and `once` are the two ways, each a process's work."""
+    """Candidates and images of a comparison; `on_fold` and `once` are its two modes, run in processes."""
 
     folder: str
     dataset: str | None
@@ -143,13 +132,13 @@ class Comparison:
             settings = settings_of(self.preset, changes)
             images = pictures(paths, settings)
             grams = products_of(settings, images.subset(fold.train), names, images, stages)
-            found = self.entry(changes, start, commit, scores_of(grams, labels, fold))
-            done[name] = found
+            entry = self.entry(changes, start, commit, scores_of(grams, labels, fold))
+            done[name] = entry
             write_whole(path, (json.dumps(done, indent=1) + "\n").encode())
-            print(f"fold {number + 1}, {name} ({found['seconds']:.0f} s): {shown(found)}", flush=True)
+            print(f"fold {number + 1}, {name} ({entry['seconds']:.0f} s): {shown(entry)}", flush=True)
 
     def once(self, number: int) -> dict[str, Any]:
-        """Learn one candidate from all images and score it on each fold, unless its file has that."""
+        """Learn one candidate from all images and score it on each fold, unless its file has the scores."""
         (name, changes), path = list(self.candidates.items())[number], self.path("candidate", number)
         paths, labels, folds = self.read()
         done = json.loads(path.read_text()).get(name, []) if path.exists() else []
@@ -164,19 +153,19 @@ class Comparison:
         return {name: done}
 
     def refuse_class_terms(self) -> None:
-        """End the program if the filters of a candidate would know the labels of what they are tried on."""
+        """Exit if the filters of a candidate would be learned with the labels of their validation images."""
         for name, changes in self.candidates.items():
             for layer in settings_of(self.preset, changes).layers:
                 if layer.bank and (layer.bank["gamma"] or layer.bank["eta"]):
-                    raise SystemExit(f"--once: candidate {name!r} has class terms: its filters know labels.")
+                    raise SystemExit(f"--once: candidate {name!r} has class terms; expected gamma=0, eta=0.")
 
     def path(self, kind: str, number: int) -> Path:
-        """Return the file of one fold or candidate, beside the file of all."""
+        """Return the file of one fold or candidate, next to the file of all."""
         return self.out.with_suffix(f".{kind}{number + 1}.json")
 
     @staticmethod
     def entry(changes: Any, start: float, commit: str | None, scores: dict[str, float]) -> dict[str, Any]:
-        """Return what is kept of one candidate on one fold."""
+        """Return the stored entry of one candidate on one fold."""
         seconds = round(time.perf_counter() - start, 1)
         return {"changes": changes, "scores": scores, "seconds": seconds, "commit": commit}
 
@@ -186,10 +175,10 @@ def shown(entry: Mapping[str, Any]) -> str:
 
 
 def report(folds: list[dict[str, Any]]) -> str:
-    """One row a candidate that all folds have: means, and the gain of the last column over the first row."""
+    """Return one row per candidate that all folds have: means, and gain of "all" over the first row."""
     names = [name for name in folds[0] if all(name in fold for fold in folds)]
     if not names:
-        return "no candidate has all its folds yet"
+        return "no candidate is complete on all folds yet"
     every = dict.fromkeys(key for name in names for key in folds[0][name]["scores"])
     keys = [*(key for key in every if key != "all"), "all"]
     table = {
@@ -212,13 +201,13 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--candidates", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--dataset", help="whose protocol says which images train")
+    parser.add_argument("--dataset", help="data set whose protocol defines the training images")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--train", type=int, default=70)
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--once", action="store_true", help="learn each candidate once, without labels")
-    parser.add_argument("--scratch", type=Path, help="stages that candidates share, some GB")
+    parser.add_argument("--scratch", type=Path, help="folder for stages shared by candidates, several GB")
     given = parser.parse_args()
     work = Comparison(
         given.folder,
@@ -234,11 +223,11 @@ def main() -> None:
         work.refuse_class_terms()
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         if given.once:
-            found = dict(
+            scored = dict(
                 pair for part in pool.map(work.once, range(len(work.candidates))) for pair in part.items()
             )
             folds = [
-                {name: scores[number] for name, scores in found.items()} for number in range(given.folds)
+                {name: scores[number] for name, scores in scored.items()} for number in range(given.folds)
             ]
         else:
             list(pool.map(work.on_fold, range(given.folds)))

@@ -1,4 +1,4 @@
-"""Patches with planted sharing: atoms that all classes use, that two use, and that one uses alone."""
+"""Patches with planted sharing: atoms used by all classes, by two classes or by one class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-#: Which of four classes uses which of fourteen atoms: two by all, four by two each, eight by one.
+#: Which of four classes uses which of fourteen atoms: two are used by all, four by two each, eight by one.
 USES = np.concatenate(
     [
         np.ones((4, 2), dtype=bool),
@@ -33,7 +33,7 @@ def make_planted(
     """Draw patches that are sums of ``active`` atoms of their class with Laplacian weights.
 
     Atoms are random directions, so any two of them are correlated (0.16 on average at 24 inputs).
-    ``noise`` is the norm of the noise over the norm of the signal, as root mean squares.
+    ``noise`` is the root mean square of the noise divided by that of the signal.
     """
     rng = np.random.default_rng(seed)
     n_classes, n_atoms = USES.shape
@@ -50,15 +50,15 @@ def make_planted(
 
 
 def recovered_uses(filters: np.ndarray, sharing: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Return which class uses which atom (C, A) as told by filters (D, P) and sharing (C, D).
+    """Return which class uses which atom (C, A), according to filters (D, P) and sharing (C, D).
 
-    A filter stands for the atom that it correlates with most; a class uses an atom if it activates
-    one of the filters that stand for it.
+    A filter represents the atom that it correlates with most. A class uses an atom if it activates
+    a filter that represents this atom.
     """
-    stands_for = np.abs(filters @ atoms.T).argmax(1)
-    return np.stack([(sharing & (stands_for == a)).any(1) for a in range(len(atoms))], axis=1)
+    represented = np.abs(filters @ atoms.T).argmax(1)
+    return np.stack([(sharing & (represented == a)).any(1) for a in range(len(atoms))], axis=1)
 
 
-def f1(found: np.ndarray, true: np.ndarray) -> float:
-    """Return the F1 score of a bool array against another."""
-    return float(2 * (found & true).sum() / max(1, found.sum() + true.sum()))
+def f1(recovered: np.ndarray, true: np.ndarray) -> float:
+    """Return the F1 score of the bool array ``recovered`` against ``true``."""
+    return float(2 * (recovered & true).sum() / max(1, recovered.sum() + true.sum()))

@@ -1,11 +1,11 @@
-"""CENTRIST and OTC on an image set, as every rival is run here and as their authors run them.
+"""CENTRIST and OTC on an image set, in the common pipeline of all rivals and with the authors' kernel.
 
     python -m studies.rival_descriptors FOLDER [--splits 1] [--only centrist] [--step 3] [--words 2000]
 
-FOLDER holds class folders; splits are those of the tables for Scene 15 (100 training images a class, the rest
-test images). Whatever is chosen, C and the width of a kernel, is chosen by cross-validation on the training
-images. Test images are looked at once a row. Step and words are those of OTC; the tables have 3 and 2000,
-which take some ten minutes a row on one core. docs/rivals.md has the numbers and says what they show.
+FOLDER contains class folders. Splits are those of the tables for Scene 15 (100 training images per class, the
+rest test images). C and the width of the kernel are chosen by cross-validation on the training images. Test
+images are evaluated once per row. Step and words apply to OTC; the tables use 3 and 2000, which take about
+ten minutes per row on one core. docs/rivals.md lists and discusses the numbers.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from ddsfl.compute.device import as_tensor, resolve_device
 from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.descriptors import otc
 from ddsfl.descriptors.centrist import CENTRIST
-from ddsfl.encoder.blocks import unit_vectors
+from ddsfl.encoder.encoder import unit_vectors
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
 from ddsfl.images.folders import find_images
 from ddsfl.images.image_list import ImageList
-from ddsfl.model.settings import Settings, image_list
+from ddsfl.model.settings import Settings
 from ddsfl.patches.batches import image_batches
 
 Array = np.ndarray[Any, Any]
 
 N_TRAIN, SEED = 100, 0
-#: What cross-validation chooses from for a kernel: C, and 1 / width in means of squared distances.
+#: Candidates for cross-validation of a kernel: C, and its width in units of 1 / mean squared distance.
 COSTS, WIDTHS = (3.0, 10.0, 30.0), (0.5, 1.0, 2.0)
 
 
 def linear(vectors: Tensor, labels: Array, split: Split) -> float:
-    """Return the mean class accuracy of the tables' linear SVM over vectors of unit length, in percent."""
+    """Return the mean class accuracy in percent of the tables' linear SVM on vectors of unit length."""
     vectors = unit_vectors(vectors, 1.0)
     train = vectors[split.train]
     machine = LinearClassifier(device=train.device, random_state=0).fit_gram(
@@ -56,7 +56,7 @@ def linear(vectors: Tensor, labels: Array, split: Split) -> float:
 
 
 def rbf(vectors: Tensor, labels: Array, split: Split) -> float:
-    """Return that of an SVM with the kernel exp(-width d^2), one machine for every pair of classes."""
+    """Return the same for an SVM with the kernel exp(-width d^2) and one machine per pair of classes."""
     rows = vectors.to(torch.float64).cpu()
     train, test = rows[split.train], rows[split.test]
     targets = labels[split.train]
@@ -66,11 +66,11 @@ def rbf(vectors: Tensor, labels: Array, split: Split) -> float:
 
     def score(C: float, width: float) -> float:
         kernel = (-width / mean * distances).exp().numpy()
-        found = np.empty_like(targets)
+        predicted = np.empty_like(targets)
         for fit, judge in folds:
             machine = SVC(C=C, kernel="precomputed").fit(kernel[np.ix_(fit, fit)], targets[fit])
-            found[judge] = machine.predict(kernel[np.ix_(judge, fit)])
-        return mean_class_accuracy(targets, found)
+            predicted[judge] = machine.predict(kernel[np.ix_(judge, fit)])
+        return mean_class_accuracy(targets, predicted)
 
     C, width = max(itertools.product(COSTS, WIDTHS), key=lambda pair: score(*pair))
     machine = SVC(C=C, kernel="precomputed").fit((-width / mean * distances).exp().numpy(), targets)
@@ -79,7 +79,7 @@ def rbf(vectors: Tensor, labels: Array, split: Split) -> float:
 
 
 def centrist(images: ImageList, labels: Array, split: Split, settings: Settings) -> dict[str, float]:
-    """Return the scores of CENTRIST: its values as they fall, scaled, and scaled with the authors' kernel."""
+    """Return the scores of CENTRIST: with unscaled values, scaled, and scaled with the authors' kernel."""
     source = CENTRIST().fit(images.subset(split.train))
     device = resolve_device("auto")
     scaled = torch.empty(len(images), len(source.lowest_), device=device)
@@ -87,7 +87,7 @@ def centrist(images: ImageList, labels: Array, split: Split, settings: Settings)
         scaled[numbers] = source.embed(group)
     lowest, highest = as_tensor(source.lowest_, device), as_tensor(source.highest_, device)
     return {
-        "CENTRIST, linear, values as they fall": linear(
+        "CENTRIST, linear, unscaled values": linear(
             (scaled * (highest - lowest) + lowest + highest) / 2, labels, split
         ),
         "CENTRIST, linear (the tables)": linear(scaled, labels, split),
@@ -96,9 +96,9 @@ def centrist(images: ImageList, labels: Array, split: Split, settings: Settings)
 
 
 def oriented_curves(images: ImageList, labels: Array, split: Split, settings: Settings) -> dict[str, float]:
-    """Return the scores of OTC with 0.05 in each constant bin and with bins that are as long together."""
+    """Return the scores of OTC with 0.05 in each constant bin and with 0.05 for all bins together."""
     scores = {}
-    for row, value in {"0.05 in each bin": 0.05, "bins of 0.05 in all (the tables)": otc.H_BIN}.items():
+    for row, value in {"0.05 in each bin": 0.05, "bins of 0.05 in total (the tables)": otc.H_BIN}.items():
         model = SceneClassifier("paper", changes=settings.to_json(), random_state=0)
         with patch.object(otc, "H_BIN", value):
             model.fit(images.subset(split.train), labels[split.train])
@@ -111,7 +111,7 @@ RIVALS = {"centrist": centrist, "otc": oriented_curves}
 
 
 def main() -> None:
-    """Print a line a split and row, then means and standard deviations over the splits."""
+    """Print one line per split and row, then means and standard deviations over the splits."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--splits", type=int, default=1)
@@ -121,9 +121,9 @@ def main() -> None:
     given = parser.parse_args()
     settings = dataclasses.replace(method("otc"), sources={"otc": {"method": "otc", "step": given.step}})
     settings = settings.change({"blocks.coding.n_words": given.words})
-    found = find_images(given.folder)
-    labels = [str(label) for label in found.labels]
-    images = image_list(found.paths, settings)
+    files = find_images(given.folder)
+    labels = [str(label) for label in files.labels]
+    images = settings.image_list(files.paths)
     print(f"commit {current_commit()}, {given.folder}, splits: {given.splits}", flush=True)
     print(f"OTC with step {given.step} and {given.words} words", flush=True)
     for name in [given.only] if given.only else RIVALS:

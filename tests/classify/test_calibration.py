@@ -20,15 +20,15 @@ def test_the_slope_is_the_likeliest_one(classes):
         return -(wanted * log_softmax(np.exp(log_slope[0]) * logits, axis=1)).sum()
 
     expected = np.exp(minimize(loss, [0.0], tol=1e-10).x[0])
-    found = fit_temperature(torch.from_numpy(decisions), torch.from_numpy(y))
-    np.testing.assert_allclose(found.slopes, expected, rtol=1e-4)
-    assert not found.offsets.any()
+    calibration = fit_temperature(torch.from_numpy(decisions), torch.from_numpy(y))
+    np.testing.assert_allclose(calibration.slopes, expected, rtol=1e-4)
+    assert not calibration.offsets.any()
 
 
 def test_separated_images_do_not_ask_for_an_infinite_slope():
     decisions = torch.tensor([[1.0], [1.0], [-1.0], [-1.0]], dtype=torch.float64)
-    found = fit_temperature(decisions, torch.tensor([1, 1, 0, 0]))
-    likeliest = found.probabilities(decisions, single=True).amax(dim=1)
+    calibration = fit_temperature(decisions, torch.tensor([1, 1, 0, 0]))
+    likeliest = calibration.probabilities(decisions, single=True).amax(dim=1)
     torch.testing.assert_close(likeliest, torch.full((4,), 5 / 6, dtype=torch.float64))
 
 
@@ -36,7 +36,7 @@ def test_sigmoids_are_the_likeliest_ones():
     rng = np.random.default_rng(1)
     membership = rng.random((83, 3)) < [0.1, 0.5, 0.8]
     decisions = rng.standard_normal((83, 3)) * [0.1, 1, 10] + membership
-    found = fit_sigmoids(torch.from_numpy(decisions), torch.from_numpy(membership))
+    calibration = fit_sigmoids(torch.from_numpy(decisions), torch.from_numpy(membership))
     for c in range(3):
         positive = membership[:, c].sum()
         high, low = (positive + 1) / (positive + 2), 1 / (83 - positive + 2)
@@ -47,15 +47,15 @@ def test_sigmoids_are_the_likeliest_ones():
             return -(wanted * np.log(p) + (1 - wanted) * np.log(1 - p)).sum()
 
         expected = minimize(loss, [0.0, 0.0], tol=1e-10).x
-        got = [float(found.slopes[c]), float(found.offsets[c])]
+        got = [float(calibration.slopes[c]), float(calibration.offsets[c])]
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_sigmoids_survive_separated_and_absent_classes():
     decisions = torch.tensor([[-50.0, 1.0], [50.0, 2.0], [60.0, 3.0]], dtype=torch.float64)
     membership = torch.tensor([[False, False], [True, False], [True, False]])
-    found = fit_sigmoids(decisions, membership)
-    probabilities = found.probabilities(decisions, single=False)
+    calibration = fit_sigmoids(decisions, membership)
+    probabilities = calibration.probabilities(decisions, single=False)
     assert torch.isfinite(probabilities).all()
     assert probabilities[1, 0] > 0.7 > 0.4 > probabilities[0, 0]
     torch.testing.assert_close(probabilities[:, 1], torch.full((3,), 0.2, dtype=torch.float64))

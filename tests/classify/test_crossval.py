@@ -3,7 +3,7 @@ import pytest
 import torch
 from sklearn.svm import LinearSVC
 
-from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.metrics import mean_class_accuracy
 
 
@@ -50,7 +50,7 @@ def test_folds_make_up_for_images_that_another_class_dealt_out(seed):
 @pytest.mark.parametrize("is_gram", [True, False])
 def test_scores_and_decisions_equal_a_loop_over_linear_svc(is_gram):
     X, y = blobs(0)
-    labels = Labels.read(y)
+    labels = OneVsRest.of(y)
     folds = folds_of(labels, 4)
     rows = torch.from_numpy(X @ X.T if is_gram else X)
     Cs = (1.0, 0.01, 0.1)
@@ -70,7 +70,7 @@ def test_scores_and_decisions_equal_a_loop_over_linear_svc(is_gram):
 
 def test_of_equal_scores_the_smallest_C_wins():
     X, y = blobs(1, spread=0.01)
-    labels = Labels.read(y)
+    labels = OneVsRest.of(y)
     rows = TrainingRows(torch.from_numpy(X), is_gram=False)
     choice = choose_C(rows, labels, (10.0, 1.0, 3.0), folds_of(labels, 3))
     assert choice.C == 1.0
@@ -78,24 +78,24 @@ def test_of_equal_scores_the_smallest_C_wins():
 
 
 def test_labels_are_read_and_refused():
-    read = Labels.read(np.array(["b", "a", "b"]))
+    read = OneVsRest.of(np.array(["b", "a", "b"]))
     assert read.classes.tolist() == ["a", "b"]
     np.testing.assert_array_equal(read.targets, [[1], [-1], [1]])
-    several = Labels.read(torch.tensor([[1, 0, 1], [0, 0, 0]]))
+    several = OneVsRest.of(torch.tensor([[1, 0, 1], [0, 0, 0]]))
     assert not several.single
     np.testing.assert_array_equal(several.targets, [[1, -1, 1], [-1, -1, -1]])
     with pytest.raises(ValueError, match="indicator"):
-        Labels.read([[1, 2], [0, 1]])
+        OneVsRest.of(np.array([[1, 2], [0, 1]]))
     with pytest.raises(ValueError, match="at least two classes"):
-        Labels.read([1, 1])
+        OneVsRest.of([1, 1])
 
 
 def test_balanced_classes_weigh_the_same():
-    labels = Labels.read([0] * 6 + [1] * 3 + [2])
+    labels = OneVsRest.of([0] * 6 + [1] * 3 + [2])
     costs = labels.costs("balanced")
     assert costs.shape == (10, 3)
     np.testing.assert_allclose([costs[:6].sum(), costs[6:9].sum(), costs[9].sum()], 10)
-    several = Labels.read([[1, 0], [0, 0], [0, 1], [0, 1]])
+    several = OneVsRest.of([[1, 0], [0, 0], [0, 1], [0, 1]])
     np.testing.assert_allclose(several.costs("balanced")[:, 0], [2, 2 / 3, 2 / 3, 2 / 3])
     np.testing.assert_allclose(labels.costs({1: 5.0})[:, 0], [1] * 6 + [5] * 3 + [1])
     with pytest.raises(ValueError, match="class_weight"):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of, join_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.pyramid import l2_normalise
@@ -10,7 +10,7 @@ from ddsfl.compute.device import make_generator
 
 
 def blocks_of(seed, informative):
-    """Blocks of 45 images of three classes; each tells the classes apart as well as its number says."""
+    """Blocks of 45 images of three classes; ``informative`` is how well each separates the classes."""
     rng = np.random.default_rng(seed)
     y = np.repeat([0, 1, 2], 15)
     blocks = [
@@ -46,7 +46,7 @@ def test_the_gram_of_joined_blocks_is_the_weighted_sum():
 @pytest.mark.parametrize("columns", [3, 10**6])
 @pytest.mark.parametrize("wide", [True, False])
 def test_blocks_fit_as_if_they_were_joined(wide, columns, monkeypatch):
-    """Wide blocks (N <= P) are fitted through their Gram matrices, narrow ones joined."""
+    """Wide blocks (N <= P) are fitted with their Gram matrices; narrow blocks are joined."""
     monkeypatch.setattr("ddsfl.classify.fusion.rows_within", lambda bytes_a_row: columns)
     blocks, y = blocks_of(7, (0.7, 0.5))
     if wide:
@@ -73,7 +73,7 @@ def test_noise_gets_a_small_weight_and_scores_are_those_of_the_joined_blocks():
     weights, table = choose_weights(grams_of(blocks), y, random_state=0)
     assert weights[0] == 1.0
     assert weights[1] < 1
-    labels = Labels.read(y)
+    labels = OneVsRest.of(y)
     folds = stratified_folds(labels.membership, 5, make_generator(0))
     for tried, C, score in table:
         rows = TrainingRows(join_blocks(blocks, tried), is_gram=False)
@@ -95,14 +95,14 @@ def test_of_equal_scores_the_weight_1_wins_and_a_seed_decides_all():
 def test_given_weights_stay_and_the_others_are_chosen_beside_them():
     blocks, y = blocks_of(6, (0.7, 0.0, 0.7))
     grams = grams_of(blocks)
-    found = choose_weights(grams, y, given=(None, 2.0, None), random_state=0)
-    assert found.weights[1] == 2.0
-    assert all(tried[1] == 2.0 for tried, _, _ in found.table)
-    assert {tried[0] for tried, _, _ in found.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
-    assert {tried[2] for tried, _, _ in found.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
-    best = max(score for _, _, score in found.table)
-    assert {tried: score for tried, _, score in found.table}[found.weights] == best
-    # Weights that are all given leave nothing to try, and a doubled Gram is a weight of the root of two.
+    choice = choose_weights(grams, y, given=(None, 2.0, None), random_state=0)
+    assert choice.weights[1] == 2.0
+    assert all(tried[1] == 2.0 for tried, _, _ in choice.table)
+    assert {tried[0] for tried, _, _ in choice.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
+    assert {tried[2] for tried, _, _ in choice.table} == {0.25, 0.5, 1.0, 2.0, 4.0}
+    best = max(score for _, _, score in choice.table)
+    assert {tried: score for tried, _, score in choice.table}[choice.weights] == best
+    # If all weights are given, nothing is tried. Doubling a Gram matrix equals a weight of sqrt(2).
     assert choose_weights(grams, y, given=(1, 3, 0.5)) == ((1.0, 3.0, 0.5), [])
     root = 2**0.5
     doubled = choose_weights([grams[0], 2 * grams[1]], y, given=(None, 1), random_state=0)

@@ -6,7 +6,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddsfl.classify.calibration import fit_sigmoids
-from ddsfl.classify.crossval import Labels, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.compute.device import make_generator
 
@@ -19,7 +19,7 @@ def scenes(seed, images=60, inputs=9, classes=3, spread=1.5):
     return centres[y] + spread * rng.standard_normal((images, inputs)), names[y]
 
 
-@pytest.mark.parametrize("inputs", [9, 90])  # rows beyond inputs and inputs beyond rows
+@pytest.mark.parametrize("inputs", [9, 90])  # more rows than inputs, and the reverse
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_fixed_C_equals_linear_svc(classes, inputs):
     X, y = scenes(0, inputs=inputs, classes=classes)
@@ -76,14 +76,14 @@ def test_several_labels_are_one_problem_each():
     decisions = ours.decision_function(X)
     np.testing.assert_array_equal(ours.predict(X), decisions > 0)
     assert not ours.single_label_
-    labels = Labels.read(Y)
+    labels = OneVsRest.of(Y)
     folds = stratified_folds(labels.membership, 5, make_generator(0))
     rows = TrainingRows(torch.from_numpy(X), is_gram=False)
     unseen = choose_C(rows, labels, (0.01,), folds).decisions
     expected = fit_sigmoids(unseen, torch.from_numpy(Y > 0))
     np.testing.assert_allclose(ours.slopes_, expected.slopes)
     np.testing.assert_allclose(ours.offsets_, expected.offsets)
-    # Calibrated: on average as many images as have the label.
+    # Calibrated: the mean probability is the share of images with the label.
     np.testing.assert_allclose(ours.predict_proba(X).mean(axis=0), Y.mean(axis=0), atol=0.05)
 
 
@@ -96,7 +96,7 @@ def test_probabilities_only_where_calibrated():
     np.testing.assert_array_equal(fitted.classes_[probabilities.argmax(axis=1)], fitted.predict(X))
     assert probabilities.max(axis=1).mean() == pytest.approx(
         fitted.cv_scores_.max(), abs=0.15
-    )  # as sure as it is right
+    )  # confidence equals accuracy
 
 
 def test_few_images_mean_fewer_folds_or_C_1():
@@ -135,7 +135,7 @@ def test_bad_settings_are_named(settings, message):
         LinearClassifier(device="cpu").set_params(**settings).fit(*scenes(8))
 
 
-PLATT = "with several labels Platt's offset may put a decision value below 0 above one half"
+PLATT = "with several labels, Platt's offset may map a decision value below 0 to a probability above 1/2"
 
 
 @parametrize_with_checks(

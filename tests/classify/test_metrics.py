@@ -3,53 +3,26 @@ import pytest
 import torch
 from sklearn import metrics as reference
 
-from ddsfl.classify.metrics import (
-    accuracy,
-    average_precision,
-    confusion_matrix,
-    mean_average_precision,
-    mean_class_accuracy,
-    per_class_accuracy,
-)
+from ddsfl.classify.metrics import average_precision, mean_average_precision, mean_class_accuracy
 from tests.oracles.classify import voc_average_precision
 
-NAMES = np.array(["wood", "sea", "city", "été"])
+
+def test_mean_class_accuracy_is_the_mean_over_true_classes():
+    rng = np.random.default_rng(0)
+    names = np.array(["wood", "sea", "city", "été"])
+    true, predicted = names[rng.integers(0, 3, 41)], names[rng.integers(0, 4, 41)]
+    expected = np.mean([np.mean(predicted[true == name] == name) for name in names[:3]])
+    assert mean_class_accuracy(true, predicted) == pytest.approx(expected)
 
 
-def random_labels(seed, images=41):
-    rng = np.random.default_rng(seed)
-    return NAMES[rng.integers(0, 3, images)], NAMES[rng.integers(0, 4, images)]
-
-
-def test_accuracies_equal_scikit_learn():
-    true, predicted = random_labels(0)
-    assert accuracy(true, predicted) == reference.accuracy_score(true, predicted)
-    known = np.isin(predicted, np.unique(true))
-    expected = reference.balanced_accuracy_score(true[known], predicted[known])
-    assert mean_class_accuracy(true[known], predicted[known]) == pytest.approx(expected)
-
-
-def test_a_label_that_never_was_true_is_no_class():
+def test_a_label_that_never_was_true_is_no_class(recwarn):
     assert mean_class_accuracy(["sea", "city"], ["sea", "wood"]) == 0.5
-
-
-def test_confusion_has_true_classes_in_rows_in_the_order_given():
-    true, predicted = random_labels(1)
-    expected = reference.confusion_matrix(true, predicted, labels=NAMES)
-    np.testing.assert_array_equal(confusion_matrix(true, predicted, NAMES), expected)
-    each = per_class_accuracy(true, predicted, NAMES)
-    for name, value in zip(NAMES[:3], each):
-        assert value == np.mean(predicted[true == name] == name)
-    assert np.isnan(each[3])
+    assert len(recwarn) == 0
 
 
 def test_bad_labels_are_named():
-    with pytest.raises(ValueError, match="predicted has the label 'été'"):
-        confusion_matrix(["sea"], ["été"], ["city", "sea"])
-    with pytest.raises(ValueError, match="one length"):
-        accuracy([1, 2], [1])
-    with pytest.raises(ValueError, match="empty"):
-        accuracy([], [])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        mean_class_accuracy([1, 2], [1])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -80,7 +53,7 @@ def test_mean_average_precision_skips_classes_without_images():
     scores = torch.tensor([[0.9, 0.1, 0.3], [0.8, 0.2, 0.2], [0.7, 0.3, 0.1]])
     each = [average_precision(relevant[:, c], scores[:, c]) for c in (0, 2)]
     assert mean_average_precision(relevant, scores) == pytest.approx(np.mean(each))
-    ignore = relevant == 0  # then nothing wrong remains
+    ignore = relevant == 0  # then no wrong images remain
     assert mean_average_precision(relevant, scores, ignore=ignore) == 1
     assert np.isnan(mean_average_precision(np.zeros((2, 1)), np.zeros((2, 1))))
     assert np.isnan(average_precision([0, 0], [1, 2]))

@@ -284,7 +284,7 @@ def test_killed_at_a_stage_it_goes_on_to_the_same_model(stage, scenes, model, tm
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(scenes, tmp_path):
+def test_ctrl_c_says_how_to_resume(scenes, tmp_path):
     out = tmp_path / "m.safetensors"
     command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -296,5 +296,5 @@ def test_ctrl_c_says_how_to_go_on(scenes, tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "interrupted; the same command continues where it stopped" in err
+    assert "interrupted; rerun the same command to resume." in err
     assert "Traceback" not in err

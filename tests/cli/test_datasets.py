@@ -56,7 +56,7 @@ def test_get_fetches_unpacks_and_checks(datasets, server, tmp_path):
     assert (code, out) == (0, "")
     assert "licence:" in err
     assert "scenes.zip (MiB)" in err
-    assert "scene15 is whole" in err
+    assert "scene15 is complete" in err
     assert "SHA-256" not in err
     assert (tmp_path / "new" / "scenes" / "PARoffice" / "2.jpg").exists()
     assert datasets("get", "scene15", "--to", tmp_path / "new" / "scenes", "--quiet") == (0, "", "")
@@ -87,7 +87,7 @@ def test_get_says_which_file_to_put_where(datasets, tmp_path):
 
 def test_check_lists_what_is_missing_with_exit_code_1(datasets, server, tmp_path):
     datasets("get", "scene15", "--to", tmp_path)
-    assert datasets("check", "scene15", tmp_path) == (0, "", f"{tmp_path}: scene15 is whole\n")
+    assert datasets("check", "scene15", tmp_path) == (0, "", f"{tmp_path}: scene15 is complete\n")
     assert datasets("check", "scene15", tmp_path, "--quiet") == (0, "", "")
     (tmp_path / "PARoffice" / "1.jpg").unlink()
     (tmp_path / "MITcoast" / "1.jpg").unlink()

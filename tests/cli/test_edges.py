@@ -9,8 +9,6 @@ import sys
 import numpy as np
 import pytest
 
-from ddsfl.cli import encode as cli_encode
-from ddsfl.cli import main as cli
 from ddsfl.model.classifier import SceneClassifier
 from tests.support.program import run_program
 from tests.support.tiny import TINY_OPTIONS, write_scenes
@@ -134,16 +132,15 @@ def test_lists_that_test_what_they_do_not_train_end_before_the_work(ddsfl, tmp_p
         (["demo", "--out", "OUT"], "run_demo", False),
     ],
 )
-def test_interrupted_only_what_continues_says_so(
+def test_interrupted_only_what_resumes_says_so(
     ddsfl, scenes, model, tmp_path, monkeypatch, arguments, patched, continues
 ):
     def interrupted(*given, **options):
         raise KeyboardInterrupt
 
-    place = cli_encode if arguments[0] == "encode" else cli
-    monkeypatch.setattr(place, patched, interrupted)
+    monkeypatch.setattr(f"ddsfl.cli.{arguments[0]}.{patched}", interrupted)
     places = {"SET": scenes, "MODEL": model, "OUT": tmp_path / "o", "OUT.npz": tmp_path / "o.npz"}
     code, _, err = ddsfl(*(places.get(word, word) for word in arguments))
     assert code == 130
-    how = "; the same command continues where it stopped." if continues else "."
+    how = "; rerun the same command to resume." if continues else "."
     assert err.splitlines()[-1] == f"ddsfl: interrupted{how}"

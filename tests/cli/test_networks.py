@@ -83,8 +83,8 @@ def test_a_network_that_is_not_there_is_missed_before_the_images_are_read(error,
     code, said = error()
     assert code == 1
     assert said.startswith("ddsfl: source 'a' needs the network a.onnx (")
-    place = "SceneClassifier.load(..., sources={'a': path}), on the command line by --network a=FILE."
-    assert said.endswith(f"but there is no file {tmp_path / 'a.onnx'}; say where it is by {place}")
+    place = "SceneClassifier.load(..., sources={'a': path}), or on the command line as --network a=FILE."
+    assert said.endswith(f"but there is no file {tmp_path / 'a.onnx'}; pass its new path as {place}")
     code, said = error(*saved[2][:2])  # the first one is there now, the second still is not
     assert code == 1
     assert said.endswith("--network b=FILE.")

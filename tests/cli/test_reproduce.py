@@ -33,7 +33,7 @@ def test_missing_cells_are_made_and_the_table_drawn(ddsfl, places, tmp_path):
     assert "sports8 random 2: ddsfl-1layer" in err
     assert "(2)" in out
     assert "ddsfl-1layer over rica-1layer" in out
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"layers.md", "layers.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"layers.md"}
     assert len(list((tmp_path / "cells" / "sports8").glob("*.json"))) == 4
     again = ddsfl("reproduce", "layers", "--cells", tmp_path / "cells")
     assert again == (0, out, "")

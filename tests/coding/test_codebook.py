@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.coding.codebook import Codes, learn_words
+from ddsfl.coding.codebook import learn_words
+from ddsfl.coding.codes import Codes
 from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import make_generator
 

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.pyramid import cell_numbers
-from ddsfl.descriptors.base import LocalDescriptors
+from ddsfl.patches.local import LocalDescriptors
 from tests.oracles import fisher as oracle
 
 SHAPES = torch.tensor([[13, 29], [40, 8], [5, 5]])
@@ -23,7 +23,7 @@ def draw(seed, n, d):
 
 
 def random_batch(seed, n=60, d=5):
-    """Descriptors of three images in mixed order; the last image has none. Some lie outside."""
+    """Descriptors of three images in mixed order, some outside the image; the last image has none."""
     rng = np.random.default_rng(seed)
     images = torch.from_numpy(rng.integers(0, 2, n))
     positions = torch.from_numpy(rng.uniform(-0.1, 1.1, (n, 2))) * SHAPES[images]
@@ -59,16 +59,16 @@ def test_pooling_equals_the_oracle(power, l2_cells, l2_all):
         project(coding, batch.vectors), batch.positions.numpy(), batch.images, SHAPES, LEVELS,
         mixture_of(coding), power, l2_cells, l2_all,
     )  # fmt: skip
-    found = coding.pool(batch.vectors, batch, LEVELS)
-    assert found.shape == (3, 8 * coding.n_values) == (3, 8 * 2 * 4 * 3)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    pooled = coding.pool(batch.vectors, batch, LEVELS)
+    assert pooled.shape == (3, 8 * coding.n_values) == (3, 8 * 2 * 4 * 3)
+    np.testing.assert_allclose(pooled, expected, atol=1e-9)
 
 
 def test_gradients_are_those_of_the_likelihood():
     """Finite differences of the mean log-likelihood, divided by the roots of the Fisher information.
 
-    By a mean the information is w_k / variance, by a standard deviation 2 w_k / variance (Sánchez et al.,
-    appendix A: posteriors are taken as 0 or 1).
+    The information is w_k / variance for a mean and 2 w_k / variance for a standard deviation (Sánchez et
+    al., appendix A: posteriors are taken as 0 or 1).
     """
     coding, X = fitted(power=1, l2_cells=False, l2_all=False), draw(1, 17, 5)
     points, (weights, means, variances) = project(coding, X), mixture_of(coding)
@@ -83,12 +83,12 @@ def test_gradients_are_those_of_the_likelihood():
         down[place] -= step
         return (function(up) - function(down)) / (2 * step)
 
-    found = coding.encode(X).numpy().reshape(2, 4, 3)
+    gradients = coding.encode(X).numpy().reshape(2, 4, 3)
     for place in np.ndindex(4, 3):
         root = deviations[place] / math.sqrt(weights[place[0]])
         by_mean = root * slope(lambda moved: likelihood(moved, deviations), means, place)
         by_deviation = root / math.sqrt(2) * slope(lambda moved: likelihood(means, moved), deviations, place)
-        np.testing.assert_allclose(found[:, *place], [by_mean, by_deviation], rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(gradients[:, *place], [by_mean, by_deviation], rtol=1e-5, atol=1e-8)
 
 
 def test_a_case_worked_by_hand():
@@ -96,16 +96,16 @@ def test_a_case_worked_by_hand():
     coding = FisherVector(power=0.5, l2_cells=False, l2_all=False, device="cpu")
     state = {"mean": [0.0], "axes": [[1.0]], "weights": [1.0], "means": [[1.0]], "variances": [[4.0]]}
     coding.restore({name: np.array(values) for name, values in state.items()})
-    found = coding.encode(np.array([[3.0], [5.0]]))
-    np.testing.assert_allclose(found, [math.sqrt(1.5), math.sqrt(3 / (2 * math.sqrt(2)))])
+    vector = coding.encode(np.array([[3.0], [5.0]]))
+    np.testing.assert_allclose(vector, [math.sqrt(1.5), math.sqrt(3 / (2 * math.sqrt(2)))])
     np.testing.assert_allclose(
         coding.encode(np.array([[1.0]])), [0, -math.sqrt(1 / math.sqrt(2))], atol=1e-12
     )
 
 
 def test_it_agrees_with_scikit_image():
-    # There K gradients by the weights stand first, and those by the deviations have the other sign; the
-    # latter changes no kernel. Its "improved" vectors have one length for all three parts.
+    # scikit-image puts the K gradients for the weights first, and those for the deviations have the opposite
+    # sign, which changes no kernel. Its "improved" vectors have one length for all three parts.
     feature = pytest.importorskip("skimage.feature")
     coding, X = fitted(power=1, l2_cells=False, l2_all=False), draw(2, 30, 5)
     theirs = GaussianMixture(4, covariance_type="diag")
@@ -198,7 +198,7 @@ def test_fit_learns_directions_and_mixture():
     theirs = GaussianMixture(3, covariance_type="diag", random_state=0).fit(project(coding, X))
     assert coding.log_likelihoods_[-1] > theirs.score(project(coding, X)) - 0.05
     assert coding.n_iter_ == len(coding.log_likelihoods_) - 1
-    # On what it learned from, the mixture is at its best: all gradients all but vanish.
+    # The mixture is optimal for its training data, so all gradients almost vanish there.
     flat = coding.set_params(power=1, l2_cells=False, l2_all=False).encode(X.numpy())
     assert np.abs(flat).max() < 0.05
 

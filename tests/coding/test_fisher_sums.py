@@ -5,7 +5,7 @@ import torch
 from ddsfl.coding import fisher_sums
 from ddsfl.coding.fisher_sums import fisher_gradients, fisher_space, pool_gradients, sum_groups
 from ddsfl.compute.gmm import Mixture
-from ddsfl.descriptors.base import LocalDescriptors
+from ddsfl.patches.local import LocalDescriptors
 from tests.oracles import fisher as oracle
 
 N_VALUES, N_KEPT, N_GAUSSIANS = 5, 3, 4
@@ -16,7 +16,7 @@ def draw_vectors(seed, n):
 
 
 def draw_learned(seed=0):
-    """A mean, three orthonormal directions of five, and a mixture that lies off their origin."""
+    """A mean, three orthonormal directions of five, and a mixture that is not centred at the origin."""
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(N_VALUES, N_VALUES)))[0][:N_KEPT]
     weights = rng.dirichlet(np.full(N_GAUSSIANS, 5))
@@ -50,7 +50,7 @@ def test_gradients_equal_loops_whatever_the_blocks(sizes, budget):
 
 
 def test_posteriors_times_powers_are_summed():
-    # Two Gaussians so far apart that posteriors are 0 or 1; without means to subtract, sums are seen bare.
+    # Two Gaussians so far apart that posteriors are 0 or 1. Their centre is 0, so the sums are not shifted.
     mixture = Mixture(torch.tensor([0.5, 0.5]), torch.tensor([[-50.0], [50.0]]), torch.ones(2, 1))
     space = fisher_space(torch.zeros(1), torch.eye(1), mixture, torch.empty(0))
     vectors, groups = torch.tensor([[49.0], [-52.0], [51.5], [48.0]]), torch.tensor([1, 1, 1, 0])
@@ -85,7 +85,7 @@ def test_grids_that_nest_cost_one_pass(monkeypatch):
     monkeypatch.setattr(fisher_sums, "sum_groups", counted)
     vectors, shapes = draw_vectors(4, 30), torch.tensor([[10, 10]] * 3)
     batch = LocalDescriptors(vectors, 3 * vectors[:, :2], torch.arange(30) % 3, shapes)
-    levels = ((1, 1), (2, 1), (1, 1), (4, 2), (2, 3), (3, 1))  # 2 x 3 and 4 x 2 nest in rows alone
+    levels = ((1, 1), (2, 1), (1, 1), (4, 2), (2, 3), (3, 1))  # 2 x 3 and 4 x 2 nest in rows only
     pooled = pool_gradients(vectors, batch, levels, make_space(vectors))
     assert passes == [3 * 8, 3 * 6, 3 * 3]
     assert pooled.shape == (3, 21, 2 * N_GAUSSIANS * N_KEPT)
@@ -113,9 +113,9 @@ def test_working_memory_is_bounded(monkeypatch):
 @pytest.mark.parametrize(
     ("sizes", "most", "length"),
     [
-        ([700, 680, 0, 690], 1024, 700),  # like sizes: one block each
+        ([700, 680, 0, 690], 1024, 700),  # similar sizes: one block each
         ([1500, 1500], 1024, 750),  # too long for one: equal halves
-        ([1024] + [30] * 100, 1024, 32),  # one long and many short ones: blocks as long as these
+        ([1024] + [30] * 100, 1024, 32),  # one long and many short groups: short blocks
         ([0, 0], 1024, 1),
         ([], 1024, 1),
     ],
@@ -135,6 +135,6 @@ def test_single_precision_far_from_zero_is_near_to_double():
         torch.empty(0),
     )
     expected = fisher_gradients(sum_groups(vectors, groups, 5, double), double.mixture)
-    found = fisher_gradients(sum_groups((vectors + 64).float(), groups, 5, single), single.mixture)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+    gradients = fisher_gradients(sum_groups((vectors + 64).float(), groups, 5, single), single.mixture)
+    assert gradients.dtype == torch.float32
+    torch.testing.assert_close(gradients.double(), expected, rtol=1e-3, atol=1e-4)

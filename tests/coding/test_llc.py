@@ -31,7 +31,7 @@ def test_more_neighbours_than_dimensions():
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 def test_single_precision_is_as_good_as_its_rounding(scale):
-    # Words in tight bunches far from the mean of all: products alone would lose every digit.
+    # Words in tight clusters far from the overall mean: distances from products alone would lose every digit.
     rng = np.random.default_rng(2)
     bunches = np.repeat(3 * rng.standard_normal((5, 12)), 3, axis=0)
     words = (bunches + scale * rng.standard_normal(bunches.shape)).astype(np.float32)
@@ -135,7 +135,7 @@ def test_the_search_is_exact_where_asked_for_and_where_bytes_do_not_pay(many_wor
     monkeypatch.setattr("ddsfl.coding.llc.byte_products_are_fast", lambda: True)
     assert uses_a_shortlist(fitted.set_params(search="fast", n_neighbors=5), X)
     assert not uses_a_shortlist(fitted.set_params(search="exact"), X)
-    # More neighbours than the list was learned for.
+    # More neighbours than the shortlist was learned for.
     assert not uses_a_shortlist(fitted.set_params(search="fast", n_neighbors=50), X)
     fitted.set_params(n_neighbors=5)
     monkeypatch.setattr("ddsfl.coding.llc.byte_products_are_fast", lambda: False)

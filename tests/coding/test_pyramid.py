@@ -3,9 +3,9 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from ddsfl.coding.codebook import Codes
+from ddsfl.coding.codes import Codes
 from ddsfl.coding.pyramid import SpatialPyramid, cell_numbers, l2_normalise
-from ddsfl.descriptors.base import LocalDescriptors
+from ddsfl.patches.local import LocalDescriptors
 from tests.oracles import coding as oracle
 
 N_WORDS = 7
@@ -13,7 +13,7 @@ SHAPES = torch.tensor([[13, 29], [40, 8], [5, 5]])
 
 
 def random_batch(seed, device="cpu"):
-    """Codes of 60 descriptors of three images; the last image has none. Values repeat, so ties do."""
+    """Codes of 60 descriptors of three images; the last image has none. Repeated values cause ties."""
     rng = np.random.default_rng(seed)
     images = torch.from_numpy(rng.integers(0, 2, 60))
     positions = torch.from_numpy(rng.uniform(-0.1, 1.1, (60, 2))) * SHAPES[images]

@@ -1,4 +1,4 @@
-"""Directions of L-BFGS against the two loops of Nocedal and Wright, written down one by one."""
+"""Compare directions of L-BFGS with a literal version of the two loops of Nocedal and Wright."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from ddsfl.compute.curvature import Curvature
 
 
 def two_loops(gradient, pairs):
-    """Algorithm 7.4 of Nocedal and Wright, minus the result."""
+    """Minus the result of Algorithm 7.4 of Nocedal and Wright."""
     q, alphas = gradient.copy(), []
     for step, change in reversed(pairs):
         alphas.append((step * q).sum() / (step * change).sum())
@@ -32,7 +32,7 @@ def test_direction_is_that_of_the_two_loops(count):
     pairs = drawn_pairs(count)
     for number, (step, change) in enumerate(pairs):
         known.add(torch.from_numpy(step), torch.from_numpy(change), float((step * change).sum()))
-        if number % 2:  # products may also wait until several pairs are there
+        if number % 2:  # products may also be computed for several pairs at once
             continue
         expected = two_loops(gradients[number], pairs[max(0, number - 3) : number + 1])
         np.testing.assert_allclose(known.direction(torch.from_numpy(gradients[number])), expected, rtol=1e-9)

@@ -13,7 +13,7 @@ def generator(seed=0):
 
 
 def draw_points(seed, n, d, dtype=torch.float64):
-    """Points of three overlapping heaps, wider in some directions than in others."""
+    """Points of three overlapping clusters, wider in some directions than in others."""
     rng = np.random.default_rng(seed)
     heaps = rng.normal(size=(3, d))[rng.integers(0, 3, n)]
     return torch.from_numpy((heaps + rng.normal(size=(n, d))) * np.linspace(0.5, 2, d)).to(dtype)
@@ -45,15 +45,15 @@ def test_a_mixture_far_from_zero_costs_no_digits():
     scores = scores_of(mixture, torch.float64)
     expected = scores.of(powers_of(points - scores.centre))
     far = scores_of(mixture._replace(means=mixture.means + 1024), torch.float32)
-    found = far.of(powers_of((points + 1024).float() - far.centre))
-    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+    logs = far.of(powers_of((points + 1024).float() - far.centre))
+    torch.testing.assert_close(logs.double(), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_posteriors_are_neither_lost_nor_denormal():
     logs = torch.tensor([[0.0, -1.0, -95.0], [-5000.0, -5001.0, -5001.0]])
-    found = posteriors_of(logs.clone())
-    torch.testing.assert_close(found, logs.softmax(dim=1), rtol=1e-6, atol=1e-21)
-    assert found.min() > 1e-23  # exp(-95) alone would be a denormal number
+    posteriors = posteriors_of(logs.clone())
+    torch.testing.assert_close(posteriors, logs.softmax(dim=1), rtol=1e-6, atol=1e-21)
+    assert posteriors.min() > 1e-23  # exp(-95) would be a denormal number
 
 
 @pytest.mark.parametrize("n_iter", [1, 4])
@@ -68,8 +68,8 @@ def test_steps_equal_loops(n_iter):
     trace.append(np.mean([oracle.posteriors(x, *expected)[1] for x in points.numpy()]))
     assert fit.n_iter == n_iter
     np.testing.assert_allclose(fit.log_likelihoods, trace, rtol=1e-12)
-    for found, right in zip(arrays(fit.mixture), expected):
-        np.testing.assert_allclose(found, right, rtol=1e-9)
+    for part, expected_part in zip(arrays(fit.mixture), expected):
+        np.testing.assert_allclose(part, expected_part, rtol=1e-9)
 
 
 def test_many_steps_equal_scikit_learns():
@@ -90,7 +90,7 @@ def test_many_steps_equal_scikit_learns():
 @pytest.mark.parametrize(("dtype", "rounding"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
 @pytest.mark.parametrize("n_gaussians", [3, 60])
 def test_the_likelihood_never_falls(n_gaussians, dtype, rounding):
-    # 60 Gaussians for 200 points: many end at the floors of variance and of weight.
+    # 60 Gaussians for 200 points: many reach the lower bounds of variance and weight.
     points = draw_points(6, 200, 4, dtype)
     fit = fit_mixture(points, n_gaussians, generator=generator(), max_iter=60, tolerance=-1)
     steps = np.diff(fit.log_likelihoods)
@@ -121,11 +121,11 @@ def test_planted_gaussians_are_found_again():
     deviations = np.array([[0.5, 1.0], [1.0, 0.3], [2.0, 1.0]])
     labels = rng.choice(3, 20_000, p=weights)
     points = torch.from_numpy(means[labels] + deviations[labels] * rng.normal(size=(20_000, 2))).float()
-    found = fit_mixture(points, 3, generator=generator()).mixture
-    order = found.means[:, 0].argsort()
-    np.testing.assert_allclose(found.weights[order], weights, atol=0.01)
-    np.testing.assert_allclose(found.means[order], means, atol=0.05)
-    np.testing.assert_allclose(found.variances[order].sqrt(), deviations, atol=0.03)
+    mixture = fit_mixture(points, 3, generator=generator()).mixture
+    order = mixture.means[:, 0].argsort()
+    np.testing.assert_allclose(mixture.weights[order], weights, atol=0.01)
+    np.testing.assert_allclose(mixture.means[order], means, atol=0.05)
+    np.testing.assert_allclose(mixture.variances[order].sqrt(), deviations, atol=0.03)
 
 
 def test_the_likelihood_is_as_high_as_scikit_learns():
@@ -200,7 +200,7 @@ def test_a_gaussian_that_loses_its_points_stays_at_the_least_weight():
 
 def test_no_other_shares_within_the_bound_are_more_likely():
     torch.testing.assert_close(gmm._shares(torch.tensor([9.5, 0.0, 0.5])), torch.tensor([0.8, 0.1, 0.1]))
-    # Raising the first to one point pushes the second below it.
+    # Raising the first weight to one point pushes the second below that.
     torch.testing.assert_close(gmm._shares(torch.tensor([0.1, 1.1, 3.8])), torch.tensor([0.2, 0.2, 0.6]))
     torch.testing.assert_close(gmm._shares(torch.ones(3)), torch.full((3,), 1 / 3))
     rng = np.random.default_rng(17)

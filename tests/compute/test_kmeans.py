@@ -63,19 +63,19 @@ def test_means_of_many_floats_are_right_to_the_last_digits():
 
 def test_a_result_is_a_fixed_point_of_lloyds_step():
     points = draw(5, 301, 4)
-    found = kmeans(points, 9, generator=generator(), max_iter=500, tolerance=0.0)
-    labels, distances = assign(points, found.centres)
-    assert torch.equal(labels, found.labels)
-    assert found.inertia == pytest.approx(float(distances.sum()), rel=1e-12)
+    clusters = kmeans(points, 9, generator=generator(), max_iter=500, tolerance=0.0)
+    labels, distances = assign(points, clusters.centres)
+    assert torch.equal(labels, clusters.labels)
+    assert clusters.inertia == pytest.approx(float(distances.sum()), rel=1e-12)
     means = torch.stack([points[labels == cluster].mean(0) for cluster in range(9)])
-    torch.testing.assert_close(means, found.centres)
-    assert 1 < found.n_iter < 500
+    torch.testing.assert_close(means, clusters.centres)
+    assert 1 < clusters.n_iter < 500
 
 
 def test_blobs_are_found():
     points, truth = blobs(6, 600, 12)
-    found = kmeans(points, 12, generator=generator(1))
-    pairs = set(zip(found.labels.tolist(), truth.tolist()))
+    clusters = kmeans(points, 12, generator=generator(1))
+    pairs = set(zip(clusters.labels.tolist(), truth.tolist()))
     assert len(pairs) == 12
 
 
@@ -89,7 +89,7 @@ def test_inertia_is_as_low_as_scikit_learns():
 
 
 def test_seeds_spread_over_far_blobs():
-    # One blob holds 95 % of the points; uniform seeds would miss most of the small ones.
+    # One blob contains 95 % of the points; uniform seeds would miss most of the small ones.
     points = torch.cat([draw(8, 1900, 3), *(draw(9 + i, 10, 3) + 1000 * (i + 1) for i in range(10))])
     seeds = _seed(points, 11, generator(), 2**20)
     assert len(torch.unique((seeds[:, 0] / 1000).round())) == 11
@@ -119,9 +119,9 @@ def test_iterations_stop_when_the_centres_hardly_move(tolerance, scale):
     while ((after(expected) - after(expected - 1)) ** 2).sum() > enough:
         expected += 1
     assert 1 < expected < 50
-    found = kmeans(points, 9, generator=generator(), tolerance=tolerance)
-    assert found.n_iter == expected
-    np.testing.assert_array_equal(found.centres.numpy(), after(expected))
+    clusters = kmeans(points, 9, generator=generator(), tolerance=tolerance)
+    assert clusters.n_iter == expected
+    np.testing.assert_array_equal(clusters.centres.numpy(), after(expected))
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 17, 40, 69, 70])
@@ -153,24 +153,24 @@ def test_seeding_takes_few_passes_over_a_sample(monkeypatch):
 
 def test_equal_points_do_not_crash():
     points = torch.tensor([[0.0, 1.0], [2.0, 3.0], [5.0, 1.0]]).repeat(20, 1)
-    found = kmeans(points, 7, generator=generator())
-    assert found.inertia == 0
-    assert found.centres.shape == (7, 2)
-    assert torch.isfinite(found.centres).all()
+    clusters = kmeans(points, 7, generator=generator())
+    assert clusters.inertia == 0
+    assert clusters.centres.shape == (7, 2)
+    assert torch.isfinite(clusters.centres).all()
 
 
 def test_as_many_clusters_as_points():
     points = draw(11, 5, 2)
-    found = kmeans(points, 5, generator=generator())
-    assert found.inertia == 0
-    assert sorted(found.labels.tolist()) == list(range(5))
+    clusters = kmeans(points, 5, generator=generator())
+    assert clusters.inertia == 0
+    assert sorted(clusters.labels.tolist()) == list(range(5))
 
 
 def test_no_iteration_gives_the_seeds():
     points = draw(12, 50, 2)
-    found = kmeans(points, 5, generator=generator(), max_iter=0)
-    assert found.n_iter == 0
-    assert all((points == centre).all(1).any() for centre in found.centres)
+    clusters = kmeans(points, 5, generator=generator(), max_iter=0)
+    assert clusters.n_iter == 0
+    assert all((points == centre).all(1).any() for centre in clusters.centres)
 
 
 def test_too_many_clusters_are_named():

@@ -61,30 +61,30 @@ def is_monotone(trace):
 
 def test_quadratic_reaches_the_exact_solution():
     objective, solution = quadratic()
-    found = minimise(objective, torch.zeros(13, dtype=torch.float64), tolerance=1e-10)
-    assert found.converged
-    torch.testing.assert_close(found.point, solution, rtol=0, atol=1e-7)
-    assert is_monotone(found.trace)
+    minimum = minimise(objective, torch.zeros(13, dtype=torch.float64), tolerance=1e-10)
+    assert minimum.converged
+    torch.testing.assert_close(minimum.point, solution, rtol=0, atol=1e-7)
+    assert is_monotone(minimum.trace)
 
 
 def test_rosenbrock_as_scipy():
     start = torch.full((9,), -1.2, dtype=torch.float64)
-    found = minimise(rosenbrock, start, tolerance=1e-12, max_iter=500)
+    minimum = minimise(rosenbrock, start, tolerance=1e-12, max_iter=500)
     expected = by_scipy(rosenbrock, start)
-    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=1e-5)
-    assert found.n_evaluations < 2 * expected.nfev
-    assert is_monotone(found.trace)
+    np.testing.assert_allclose(minimum.point.numpy(), expected.x, atol=1e-5)
+    assert minimum.n_evaluations < 2 * expected.nfev
+    assert is_monotone(minimum.trace)
 
 
 def test_logistic_regression_as_scipy():
     objective, p = logistic()
     start = torch.zeros(p, dtype=torch.float64)
-    found = minimise(objective, start, tolerance=1e-9)
+    minimum = minimise(objective, start, tolerance=1e-9)
     expected = by_scipy(objective, start)
-    assert found.converged
-    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=1e-6)
-    assert found.value == pytest.approx(expected.fun, abs=1e-10)
-    assert found.n_evaluations < 2 * expected.nfev
+    assert minimum.converged
+    np.testing.assert_allclose(minimum.point.numpy(), expected.x, atol=1e-6)
+    assert minimum.value == pytest.approx(expected.fun, abs=1e-10)
+    assert minimum.n_evaluations < 2 * expected.nfev
 
 
 def test_default_tolerance_is_relative_to_the_size_of_the_value():
@@ -104,13 +104,13 @@ def test_default_tolerance_is_relative_to_the_size_of_the_value():
 def test_trace_has_the_start_and_every_step_with_all_terms():
     objective, _ = quadratic()
     start = torch.ones(13, dtype=torch.float64)
-    found = minimise(objective, start, max_iter=4)
-    assert len(found.trace) == 5
-    assert not found.converged
-    assert list(found.trace[0]) == ["objective", "half", "linear"]
-    assert found.trace[0]["objective"] == pytest.approx(float(objective(start).value))
-    assert found.trace[-1]["objective"] == found.value
-    for row in found.trace:
+    minimum = minimise(objective, start, max_iter=4)
+    assert len(minimum.trace) == 5
+    assert not minimum.converged
+    assert list(minimum.trace[0]) == ["objective", "half", "linear"]
+    assert minimum.trace[0]["objective"] == pytest.approx(float(objective(start).value))
+    assert minimum.trace[-1]["objective"] == minimum.value
+    for row in minimum.trace:
         assert all(type(number) is float for number in row.values())
         assert row["objective"] == pytest.approx(row["half"] + row["linear"])
 
@@ -118,18 +118,18 @@ def test_trace_has_the_start_and_every_step_with_all_terms():
 def test_no_iterations_return_the_start():
     objective, _ = quadratic()
     start = torch.ones(13, dtype=torch.float64)
-    found = minimise(objective, start, max_iter=0)
-    assert torch.equal(found.point, start)
-    assert found.point.data_ptr() != start.data_ptr()
-    assert found.n_evaluations == 1
-    assert len(found.trace) == 1
+    minimum = minimise(objective, start, max_iter=0)
+    assert torch.equal(minimum.point, start)
+    assert minimum.point.data_ptr() != start.data_ptr()
+    assert minimum.n_evaluations == 1
+    assert len(minimum.trace) == 1
 
 
 def test_start_at_the_minimum_is_converged_without_a_step():
     objective, solution = quadratic()
-    found = minimise(objective, solution)
-    assert found.converged
-    assert found.n_evaluations == 1
+    minimum = minimise(objective, solution)
+    assert minimum.converged
+    assert minimum.n_evaluations == 1
 
 
 def test_objective_may_use_autograd():
@@ -138,28 +138,28 @@ def test_objective_may_use_autograd():
         value = ((x - 2) ** 4).sum()
         return Evaluation(value, torch.autograd.grad(value, x)[0])
 
-    found = minimise(bowl, torch.zeros(3, dtype=torch.float64), tolerance=1e-9)
-    torch.testing.assert_close(found.point, torch.full_like(found.point, 2.0), rtol=0, atol=1e-2)
-    assert not found.point.requires_grad
+    minimum = minimise(bowl, torch.zeros(3, dtype=torch.float64), tolerance=1e-9)
+    torch.testing.assert_close(minimum.point, torch.full_like(minimum.point, 2.0), rtol=0, atol=1e-2)
+    assert not minimum.point.requires_grad
 
 
 def test_points_keep_shape_and_dtype():
     target = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    found = minimise(lambda x: Evaluation(((x - target) ** 2).sum(), 2 * (x - target)), torch.zeros(2, 3))
-    assert found.point.dtype == torch.float32
-    torch.testing.assert_close(found.point, target, rtol=0, atol=1e-4)
+    minimum = minimise(lambda x: Evaluation(((x - target) ** 2).sum(), 2 * (x - target)), torch.zeros(2, 3))
+    assert minimum.point.dtype == torch.float32
+    torch.testing.assert_close(minimum.point, target, rtol=0, atol=1e-4)
 
 
 def test_undefined_region_is_walked_around():
-    """log is NaN beyond zero; the first unit step from 0.01 with this slope would land there."""
+    """log is NaN below zero, where the first unit step with this slope would land."""
 
     def barrier(x):
         return Evaluation(1e3 * x.sum() - torch.log(x).sum(), 1e3 - 1 / x)
 
-    found = minimise(barrier, torch.full((3,), 0.5, dtype=torch.float64), tolerance=1e-9)
-    assert found.converged
-    torch.testing.assert_close(found.point, torch.full((3,), 1e-3, dtype=torch.float64), rtol=1e-4, atol=0)
-    assert all(math.isfinite(row["objective"]) for row in found.trace)
+    minimum = minimise(barrier, torch.full((3,), 0.5, dtype=torch.float64), tolerance=1e-9)
+    assert minimum.converged
+    torch.testing.assert_close(minimum.point, torch.full((3,), 1e-3, dtype=torch.float64), rtol=1e-4, atol=0)
+    assert all(math.isfinite(row["objective"]) for row in minimum.trace)
 
 
 def test_nan_everywhere_but_at_the_start_returns_the_start():
@@ -169,18 +169,18 @@ def test_nan_everywhere_but_at_the_start_returns_the_start():
         inside = torch.equal(x, start)
         return Evaluation(x.sum() if inside else x.sum() * math.nan, torch.ones_like(x))
 
-    found = minimise(island, start)
-    assert torch.equal(found.point, start)
-    assert not found.converged
+    minimum = minimise(island, start)
+    assert torch.equal(minimum.point, start)
+    assert not minimum.converged
 
 
 def test_low_value_with_an_undefined_gradient_is_not_a_result():
     def cliff(x):
         return Evaluation(x.sum(), torch.where(x < 0, math.nan, torch.ones_like(x)))
 
-    found = minimise(cliff, torch.full((2,), 5.0, dtype=torch.float64), max_iter=50)
-    assert bool((found.point >= 0).all())
-    assert found.value < 1.0
+    minimum = minimise(cliff, torch.full((2,), 5.0, dtype=torch.float64), max_iter=50)
+    assert bool((minimum.point >= 0).all())
+    assert minimum.value < 1.0
 
 
 def test_first_step_that_is_far_too_short_grows_quickly():
@@ -188,9 +188,9 @@ def test_first_step_that_is_far_too_short_grows_quickly():
         length = torch.sqrt(1 + (x * x).sum())
         return Evaluation(length, x / length)
 
-    found = minimise(cone, torch.full((4,), 5e5, dtype=torch.float64), tolerance=1e-12)
-    torch.testing.assert_close(found.point, torch.zeros_like(found.point), rtol=0, atol=1e-3)
-    assert found.n_evaluations < 60
+    minimum = minimise(cone, torch.full((4,), 5e5, dtype=torch.float64), tolerance=1e-12)
+    torch.testing.assert_close(minimum.point, torch.zeros_like(minimum.point), rtol=0, atol=1e-3)
+    assert minimum.n_evaluations < 60
 
 
 def test_nan_at_the_start_is_refused():
@@ -206,9 +206,9 @@ def test_wrong_gradient_never_raises_the_value():
         return Evaluation(value, -gradient, terms)
 
     start = torch.ones(13, dtype=torch.float64)
-    found = minimise(lying, start)
-    assert found.value <= float(objective(start).value)
-    assert not found.converged
+    minimum = minimise(lying, start)
+    assert minimum.value <= float(objective(start).value)
+    assert not minimum.converged
 
 
 def test_failed_search_falls_back_to_steepest_descent(monkeypatch):
@@ -219,11 +219,11 @@ def test_failed_search_falls_back_to_steepest_descent(monkeypatch):
         return gradient if len(known) and next(lies, False) else plain(known, gradient)
 
     monkeypatch.setattr(Curvature, "direction", spoiled)
-    found = minimise(objective, torch.ones(13, dtype=torch.float64), tolerance=1e-10)
+    minimum = minimise(objective, torch.ones(13, dtype=torch.float64), tolerance=1e-10)
     assert next(lies, None) is None
-    assert found.converged
-    torch.testing.assert_close(found.point, solution, rtol=0, atol=1e-6)
-    assert is_monotone(found.trace)
+    assert minimum.converged
+    torch.testing.assert_close(minimum.point, solution, rtol=0, atol=1e-6)
+    assert is_monotone(minimum.trace)
 
 
 def test_float32_stops_quietly_at_its_own_rounding():
@@ -233,16 +233,16 @@ def test_float32_stops_quietly_at_its_own_rounding():
         value, gradient, _ = objective(w.double())
         return Evaluation(value.float(), gradient.float())
 
-    found = minimise(single, torch.zeros(p), tolerance=1e-12)
+    minimum = minimise(single, torch.zeros(p), tolerance=1e-12)
     expected = by_scipy(objective, torch.zeros(p, dtype=torch.float64))
-    np.testing.assert_allclose(found.point.numpy(), expected.x, atol=3e-3)
-    assert found.converged
-    assert found.n_evaluations < 20
+    np.testing.assert_allclose(minimum.point.numpy(), expected.x, atol=3e-3)
+    assert minimum.converged
+    assert minimum.n_evaluations < 20
 
 
 def test_a_value_may_be_more_precise_than_the_point():
-    found = minimise(lambda x: Evaluation(((x.double() - 3) ** 2).sum(), 2 * (x - 3)), torch.zeros(2))
-    torch.testing.assert_close(found.point, torch.full((2,), 3.0))
+    minimum = minimise(lambda x: Evaluation(((x.double() - 3) ** 2).sum(), 2 * (x - 3)), torch.zeros(2))
+    torch.testing.assert_close(minimum.point, torch.full((2,), 3.0))
 
 
 def test_one_transfer_an_evaluation_and_one_a_direction(monkeypatch):
@@ -267,15 +267,17 @@ def test_one_transfer_an_evaluation_and_one_a_direction(monkeypatch):
         return Evaluation(value, gradient, {"half": terms["half"]})
 
     monkeypatch.setattr(torch.Tensor, "__float__", lambda self: plain(self))
-    found = minimise(plain_objective, torch.ones(13, dtype=torch.float64))
-    n_directions = len(found.trace) - 2  # the first is the gradient's, and the start is no step
-    assert transfers == found.n_evaluations + n_directions
+    minimum = minimise(plain_objective, torch.ones(13, dtype=torch.float64))
+    n_directions = (
+        len(minimum.trace) - 2
+    )  # the start is not a step, and the first direction needs no products
+    assert transfers == minimum.n_evaluations + n_directions
 
 
 @pytest.mark.cuda
 @pytest.mark.cuda
 def test_cuda_as_cpu():
     start = torch.full((9,), -1.2, dtype=torch.float64)
-    found = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)
-    assert found.point.is_cuda
-    torch.testing.assert_close(found.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0)
+    minimum = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)
+    assert minimum.point.is_cuda
+    torch.testing.assert_close(minimum.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0)

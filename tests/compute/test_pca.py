@@ -79,13 +79,13 @@ def test_single_precision_rows_are_summed_in_double_unless_asked():
 def test_axes_as_scikit_learn(n_components):
     X = rows()
     expected = PCA(n_components, svd_solver="full").fit(X)
-    found = principal_axes(Moments.of(torch.from_numpy(X)), n_components)
+    principal = principal_axes(Moments.of(torch.from_numpy(X)), n_components)
     largest = np.abs(expected.components_).argmax(1)
     signs = np.sign(expected.components_[np.arange(n_components), largest])
-    np.testing.assert_allclose(found.axes, expected.components_ * signs[:, None], atol=1e-9)
-    np.testing.assert_allclose(found.variances, expected.explained_variance_, rtol=1e-9)
-    np.testing.assert_allclose(found.mean, expected.mean_, rtol=1e-12)
-    assert found.total_variance == pytest.approx(X.var(0, ddof=1).sum())
+    np.testing.assert_allclose(principal.axes, expected.components_ * signs[:, None], atol=1e-9)
+    np.testing.assert_allclose(principal.variances, expected.explained_variance_, rtol=1e-9)
+    np.testing.assert_allclose(principal.mean, expected.mean_, rtol=1e-12)
+    assert principal.total_variance == pytest.approx(X.var(0, ddof=1).sum())
 
 
 def test_signs_do_not_depend_on_the_order_of_the_rows():
@@ -96,10 +96,10 @@ def test_signs_do_not_depend_on_the_order_of_the_rows():
 
 
 def test_fewer_rows_than_inputs_give_zero_variances_not_negative_ones():
-    found = principal_axes(Moments.of(torch.from_numpy(rows(n=3))), 7)
-    assert bool((found.variances >= 0).all())
-    torch.testing.assert_close(found.variances[2:], torch.zeros(5, dtype=torch.float64))
-    torch.testing.assert_close(found.axes @ found.axes.T, torch.eye(7, dtype=torch.float64))
+    principal = principal_axes(Moments.of(torch.from_numpy(rows(n=3))), 7)
+    assert bool((principal.variances >= 0).all())
+    torch.testing.assert_close(principal.variances[2:], torch.zeros(5, dtype=torch.float64))
+    torch.testing.assert_close(principal.axes @ principal.axes.T, torch.eye(7, dtype=torch.float64))
 
 
 def test_one_row_has_no_variance():
@@ -131,6 +131,6 @@ def test_bad_rows():
 @pytest.mark.cuda
 def test_cuda_as_cpu():
     X = torch.from_numpy(rows())
-    found, expected = principal_axes(Moments.of(X.cuda()), 5), principal_axes(Moments.of(X), 5)
-    assert found.axes.is_cuda
-    torch.testing.assert_close(found.axes.cpu(), expected.axes)
+    principal, expected = principal_axes(Moments.of(X.cuda()), 5), principal_axes(Moments.of(X), 5)
+    assert principal.axes.is_cuda
+    torch.testing.assert_close(principal.axes.cpu(), expected.axes)

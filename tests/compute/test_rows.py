@@ -1,4 +1,4 @@
-"""Products and row-wise steps: the plain path by hand, the fused one against it on CUDA."""
+"""Products and row-wise steps, on the CPU and on CUDA, against float64."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ TIGHT = {"rtol": 1e-4, "atol": 1e-5}
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 @pytest.mark.parametrize(("count", "width", "n_filters"), [(1, 3, 1), (37, 256, 400), (130, 65, 33)])
 @pytest.mark.parametrize("shifted", [False, True])
-def test_signs_stand_beside_the_responses(device, count, width, n_filters, shifted):
+def test_signed_values_follow_the_responses(device, count, width, n_filters, shifted):
     rows = torch.randn(count, width, device=device)
     filters = torch.randn(n_filters, width, device=device) / width
     offset = torch.randn(n_filters, device=device) / width if shifted else None
@@ -58,9 +58,9 @@ def test_signs_stand_beside_the_responses(device, count, width, n_filters, shift
         torch.testing.assert_close(room.double(), expected, **loose)
 
 
-def test_signs_that_are_gone_are_missed():
+def test_missing_signs_are_an_error():
     responses = respond(torch.ones(2, 3), torch.ones(4, 3))
-    with pytest.raises(ValueError, match="signs of these responses are gone"):
+    with pytest.raises(ValueError, match="these responses have no signs"):
         unit_rows(responses, torch.arange(2), torch.empty(2, 8), 0.5)
 
 

@@ -9,7 +9,7 @@ from ddsfl.compute.stages import Stages, fingerprint, write_whole
 
 
 class Step:
-    """Returns arrays and counts how often it was asked to."""
+    """Returns arrays and counts its calls."""
 
     def __init__(self, **arrays):
         self.arrays = arrays
@@ -66,13 +66,13 @@ def test_another_key_is_ignored(tmp_path, key):
 
 
 def test_runs_that_depend_on_the_same_share_a_step_and_keep_the_others_apart(tmp_path):
-    """Two settings in one folder: the first step depends on neither of what differs, the last on all."""
+    """Two settings in one folder: only the last step depends on the setting that differs."""
 
     def run_for(setting):
         step = Step(x=np.array([setting]))
         stages = Stages(tmp_path, lambda name: "pixels" if name == "first" else ["pixels", setting])
-        found = [stages.is_stored(name) for name in ("first", "last")]
-        return found, [int(stages.run(name, step)["x"][0]) for name in ("first", "last")]
+        stored = [stages.is_stored(name) for name in ("first", "last")]
+        return stored, [int(stages.run(name, step)["x"][0]) for name in ("first", "last")]
 
     assert run_for(1) == ([False, False], [1, 1])
     assert run_for(2) == ([True, False], [1, 2])
@@ -98,7 +98,7 @@ def test_results_of_earlier_steps_survive_a_failing_one(tmp_path):
 def test_names_must_differ():
     stages = Stages()
     stages.run("first", Step())
-    with pytest.raises(ValueError, match="'first' ran already"):
+    with pytest.raises(ValueError, match="'first' already ran"):
         stages.run("first", Step())
 
 

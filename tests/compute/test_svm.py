@@ -18,7 +18,7 @@ def problem(n, p, seed=0, gap=1.0, positives=0.5):
 
 
 def by_liblinear(X, y, C, class_weight=None, sample_weight=None):
-    """Weights and bias of LinearSVC; dual or primal, whichever converges without a warning."""
+    """Weights and bias of LinearSVC, dual or primal, whichever converges without a warning."""
     n, p = X.shape
     model = LinearSVC(C=C, dual=n < p, tol=1e-10, max_iter=200_000, class_weight=class_weight, random_state=0)
     model.fit(X, y, sample_weight=sample_weight)
@@ -47,17 +47,17 @@ KINDS = {
 @pytest.mark.parametrize("C", [1e-3, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "p"), SHAPES)
-def test_all_doors_as_liblinear(n, p, kind, C):
+def test_all_functions_agree_with_liblinear(n, p, kind, C):
     X, y = problem(n, p, **KINDS[kind])
     expected, bias = by_liblinear(X, y, C)
     rows, targets = tensors(X, y)
     coefficients, biases, _ = fit_gram(rows @ rows.T, targets[:, None], C)
-    found = {
+    solutions = {
         "gram": ((rows.T @ coefficients).T, biases),
         "one_vs_rest": fit_one_vs_rest(rows, targets[:, None], C),
         "batch": fit_batch(rows[None], targets[None], C),
     }
-    for weights, biases in found.values():
+    for weights, biases in solutions.values():
         np.testing.assert_allclose(weights[0], expected, atol=1e-5)
         np.testing.assert_allclose(biases[0], bias, atol=1e-5)
         assert_stationary(weights[0].numpy(), float(biases[0]), X, y, np.full(n, C))
@@ -96,8 +96,8 @@ def test_target_zero_and_cost_zero_leave_rows_out(n, p):
     costs = torch.ones(n, 1, dtype=torch.float64)
     costs[:2] = 0
     targets[2:5] = 0
-    found = fit_one_vs_rest(rows, targets[:, None], costs)
-    torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=1e-9)
+    solution = fit_one_vs_rest(rows, targets[:, None], costs)
+    torch.testing.assert_close(solution.weights, expected.weights, rtol=0, atol=1e-9)
     coefficients, biases, _ = fit_gram(rows @ rows.T, targets[:, None], costs)
     torch.testing.assert_close(biases, expected.biases, rtol=0, atol=1e-9)
     assert bool((coefficients[:5] == 0).all())
@@ -111,11 +111,11 @@ def test_many_classes_with_a_cost_each_equal_one_by_one(n, p):
     targets = np.where(labels[:, None] == np.arange(5), 1.0, -1.0)
     costs = np.array([0.01, 0.5, 1.0, 20.0, 300.0])
     rows, columns, by_class = tensors(X, targets, costs)
-    found = fit_one_vs_rest(rows, columns, by_class)
+    solution = fit_one_vs_rest(rows, columns, by_class)
     for k in range(5):
         expected, bias = by_liblinear(X, targets[:, k], costs[k])
-        np.testing.assert_allclose(found.weights[k], expected, atol=1e-5)
-        np.testing.assert_allclose(found.biases[k], bias, atol=1e-5)
+        np.testing.assert_allclose(solution.weights[k], expected, atol=1e-5)
+        np.testing.assert_allclose(solution.biases[k], bias, atol=1e-5)
 
 
 def test_warm_start_reaches_the_same_in_fewer_steps():
@@ -143,9 +143,9 @@ def test_wild_start_still_converges():
     gram = rows @ rows.T
     start = 1e3 * torch.from_numpy(np.random.default_rng(0).standard_normal((41, 1)))
     kept = start.clone()
-    found = fit_gram(gram, targets, 50.0, start=start)
+    solution = fit_gram(gram, targets, 50.0, start=start)
     expected = fit_gram(gram, targets, 50.0)
-    torch.testing.assert_close(found.coefficients, expected.coefficients, rtol=0, atol=1e-8)
+    torch.testing.assert_close(solution.coefficients, expected.coefficients, rtol=0, atol=1e-8)
     assert torch.equal(start, kept)
 
 
@@ -171,13 +171,13 @@ def test_shared_negatives_equal_their_copies(n, m, p, C):
     targets = rng.integers(0, 2, (8, n)).astype(float)
     targets[0], targets[1] = 1, 0
     rows, signs, shared = tensors(X, targets, negatives)
-    found = fit_batch(rows, signs, C, negatives=shared)
+    solution = fit_batch(rows, signs, C, negatives=shared)
     for b in range(8):
         used = targets[b] != 0
         all_rows = np.concatenate([X[b][used], negatives])
         y = np.concatenate([np.ones(used.sum()), -np.ones(m)])
         costs = np.full(len(y), C)
-        weights, bias = found.weights[b].numpy(), float(found.biases[b])
+        weights, bias = solution.weights[b].numpy(), float(solution.biases[b])
         assert_stationary(weights, bias, all_rows, y, costs)
         if used.any():
             expected, expected_bias = by_liblinear(all_rows, y, C)
@@ -200,11 +200,11 @@ def test_chunks_change_nothing(monkeypatch):
 def test_one_sign_only_is_solved_as_stated():
     X, _ = problem(17, 5)
     (rows,) = tensors(X)
-    for door in (
+    for solution in (
         fit_one_vs_rest(rows, torch.ones(17, 1), 1.0),
         fit_batch(rows[None], torch.ones(1, 17), 1.0),
     ):
-        weights, bias = door.weights[0].numpy(), float(door.biases[0])
+        weights, bias = solution.weights[0].numpy(), float(solution.biases[0])
         assert_stationary(weights, bias, X, np.ones(17), np.ones(17))
         assert svm_objective(weights, bias, X, np.ones(17), np.ones(17)) < 17
         assert bias > 0.5
@@ -212,12 +212,12 @@ def test_one_sign_only_is_solved_as_stated():
 
 def test_no_rows_at_all_give_zero_weights():
     rows = torch.ones(4, 3, dtype=torch.float64)
-    for door in (
+    for solution in (
         fit_one_vs_rest(rows, torch.zeros(4, 2), 1.0),
         fit_batch(rows[None], torch.zeros(1, 4), 1.0),
     ):
-        assert float(door.weights.abs().max()) == 0
-        assert float(door.biases.abs().max()) == 0
+        assert float(solution.weights.abs().max()) == 0
+        assert float(solution.biases.abs().max()) == 0
 
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
@@ -283,12 +283,12 @@ def test_cuda_as_cpu(C):
     rows, shared = tensors(rng.standard_normal((6, 9, 13)), rng.standard_normal((57, 13)))
     signs = torch.ones(6, 9)
     expected = fit_batch(rows, signs, C, negatives=shared)
-    found = fit_batch(rows.cuda(), signs.cuda(), C, negatives=shared.cuda())
-    assert found.weights.is_cuda
-    torch.testing.assert_close(found.weights.cpu(), expected.weights, rtol=0, atol=1e-8)
+    solution = fit_batch(rows.cuda(), signs.cuda(), C, negatives=shared.cuda())
+    assert solution.weights.is_cuda
+    torch.testing.assert_close(solution.weights.cpu(), expected.weights, rtol=0, atol=1e-8)
     for n, p in SHAPES:
         X, y = problem(n, p, gap=0.3)
         wide, targets = tensors(X, y[:, None])
         expected = fit_one_vs_rest(wide, targets, C)
-        found = fit_one_vs_rest(wide.cuda(), targets.cuda(), C)
-        torch.testing.assert_close(found.weights.cpu(), expected.weights, rtol=0, atol=1e-8)
+        solution = fit_one_vs_rest(wide.cuda(), targets.cuda(), C)
+        torch.testing.assert_close(solution.weights.cpu(), expected.weights, rtol=0, atol=1e-8)

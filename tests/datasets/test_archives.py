@@ -33,13 +33,13 @@ def write_zip(path, files, mode=0):
 
 
 def files_in(folder):
-    found = {}
+    contents = {}
     for place, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
             with open(path, "rb") as stream:
-                found[os.path.relpath(path, folder)] = stream.read()
-    return found
+                contents[os.path.relpath(path, folder)] = stream.read()
+    return contents
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz", "zip"])
@@ -136,7 +136,7 @@ def test_size_and_number_are_bounded(tmp_path, monkeypatch, limit, value):
 def test_a_disk_without_room_is_found_before_anything_is_written(tmp_path, monkeypatch):
     usage = archives.shutil.disk_usage(tmp_path)._replace(free=5)
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(ArchiveError, match=r"unpacks to 6 bytes, but .*to has room for 5 only"):
+    with pytest.raises(ArchiveError, match=r"unpacks to 6 bytes, but .*to has only 5 bytes free"):
         unpack(write_tar(tmp_path / "a", FILES), tmp_path / "to")
 
 
@@ -145,8 +145,8 @@ def test_damaged_archives_leave_nothing(tmp_path, mode):
     path = tmp_path / "a"
     files = {f"{number}.jpg": os.urandom(5000) for number in range(5)}
     write_zip(path, files) if mode == "zip" else write_tar(path, files, mode)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:10_000] + bytes(64) + whole[10_064:] if mode == "zip" else whole[:12_000])
+    intact = path.read_bytes()
+    path.write_bytes(intact[:10_000] + bytes(64) + intact[10_064:] if mode == "zip" else intact[:12_000])
     with pytest.raises(ArchiveError, match="is damaged"):
         unpack(path, tmp_path / "to")
     assert files_in(tmp_path / "to") == {}

@@ -64,7 +64,7 @@ def test_unknown_sets_are_named():
 
 @pytest.mark.data
 def test_counts_a_class_are_those_of_the_files(shared):
-    """The archives are only listed, which takes no time."""
+    """The archives are only listed, not unpacked, which is fast."""
     for name in ("scene15", "indoor10", "sports8"):
         counts: dict[str, int] = {}
         for archive in sorted((shared / "data").glob(f"{name}*.tar")):

@@ -38,13 +38,13 @@ def assert_whole(folder):
 
 @pytest.mark.parametrize("digest", [DIGEST, "sha1:" + hashlib.sha1(BODY).hexdigest(), None])
 def test_a_file_comes_whole_with_its_digest_beside_it(server, tmp_path, digest):
-    told = []
-    assert get(server, tmp_path, digest, progress=lambda *step: told.append(step)) == tmp_path / "file.tar"
+    steps = []
+    assert get(server, tmp_path, digest, progress=lambda *step: steps.append(step)) == tmp_path / "file.tar"
     assert_whole(tmp_path)
-    assert told[-1] == (len(BODY), len(BODY))
-    assert len(told) > 1
+    assert steps[-1] == (len(BODY), len(BODY))
+    assert len(steps) > 1
     get(server, tmp_path, digest)
-    assert len(server.requests) == 1  # what is there is not fetched again
+    assert len(server.requests) == 1  # an existing file is not fetched again
 
 
 @pytest.mark.parametrize("etag", ['"one"', None, 'W/"weak"'])
@@ -53,15 +53,15 @@ def test_what_broke_off_is_continued_where_it_stopped(server, tmp_path, etag):
     get(server, tmp_path)
     assert_whole(tmp_path)
     half = len(BODY) // 2
-    asked = [request.get("range") for request in server.requests]
-    assert asked == [None, f"bytes={half}-", f"bytes={half + (len(BODY) - half) // 2}-"]
+    ranges = [request.get("range") for request in server.requests]
+    assert ranges == [None, f"bytes={half}-", f"bytes={half + (len(BODY) - half) // 2}-"]
     validator = etag if etag == '"one"' else None
     assert [request.get("if-range") for request in server.requests] == [None, validator, validator]
 
 
 def test_a_later_run_continues_what_an_earlier_one_left(server, tmp_path):
     server.script = ["break"] + [500] * 4
-    with pytest.raises(DownloadError, match=r"HTTP 500 .* kept in .*, to be continued"):
+    with pytest.raises(DownloadError, match=r"HTTP 500 .* kept in .*; rerun to resume"):
         get(server, tmp_path)
     assert not (tmp_path / "file.tar").exists()
     get(server, tmp_path)
@@ -102,7 +102,7 @@ def test_a_file_that_shrank_is_fetched_anew(server, tmp_path):
     server.etag, server.script, server.body = None, ["break"] + [503] * 4, BODY * 3
     with pytest.raises(DownloadError):
         get(server, tmp_path, None)
-    server.body = BODY  # shorter than what is here already: HTTP 416
+    server.body = BODY  # shorter than the partial file: HTTP 416
     get(server, tmp_path, None)
     assert_whole(tmp_path)
 
@@ -184,9 +184,9 @@ def test_nobody_there(tmp_path, server):
 def test_a_full_disk_is_no_reason_to_try_again(server, tmp_path, monkeypatch):
     usage = downloads.shutil.disk_usage(tmp_path)._replace(free=1000)
     monkeypatch.setattr(downloads.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(OSError, match="700001 bytes are needed and 1000 are free") as found:
+    with pytest.raises(OSError, match="700001 bytes are needed and 1000 are free") as caught:
         get(server, tmp_path)
-    assert found.value.errno == errno.ENOSPC
+    assert caught.value.errno == errno.ENOSPC
     assert len(server.requests) == 1
     assert not (tmp_path / "file.tar").exists()
 
@@ -214,7 +214,7 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path):
         fetch(RemoteFile("file.tar"), tmp_path)
 
 
-# --- whole sets
+# --- complete sets
 
 
 def tar_of(files):
@@ -229,7 +229,7 @@ def tar_of(files):
 
 @pytest.fixture
 def small_set(server, monkeypatch):
-    """A set of two classes whose one archive comes from the server."""
+    """A set with two classes and one archive, which comes from the server."""
     server.body = tar_of({"Images/bar/1.jpg": b"x", "Images/pub/1.jpg": b"x", "Images/pub/2.jpg": b"x"})
     made = replace(
         DATASETS["indoor67"],

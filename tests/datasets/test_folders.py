@@ -10,7 +10,7 @@ from ddsfl.images.folders import ImageSetError
 
 @pytest.fixture
 def small(monkeypatch):
-    """Sets of the real kinds with a few images each."""
+    """Small versions of real sets, with a few images each."""
     indoor = replace(DATASETS["indoor67"], classes={"bar": 2, "pub": 3}, lists={"TrainImages.txt": 2})
     scenes = replace(DATASETS["scene15"], classes={"Coast": 2, "Office": 1})
     sets = {"indoor67": indoor, "scene15": scenes, "folder": DATASETS["folder"]}
@@ -35,7 +35,7 @@ def indoor(small, tmp_path):
 
 def test_a_whole_folder_has_no_problems(indoor):
     assert check_dataset("indoor67", indoor) == []
-    assert check_dataset("indoor67", indoor / "Images") == []  # the list is found beside the images
+    assert check_dataset("indoor67", indoor / "Images") == []  # the list is found next to the images
     assert image_folder("indoor67", indoor) == indoor / "Images"
 
 
@@ -46,7 +46,7 @@ def test_missing_classes_images_and_entries_are_all_named(indoor):
         "class 'bar' is missing.",
         "class 'barn' is not one of indoor67.",
         "class 'pub' has 2 images; expected 3.",
-        "2 image(s) of TrainImages.txt are missing, bar/1.jpg for one.",
+        "2 image(s) of TrainImages.txt are missing, for example bar/1.jpg.",
     ]
 
 
@@ -56,7 +56,7 @@ def test_lists_that_are_missing_short_or_no_text_are_named(indoor):
     assert check_dataset("indoor67", indoor) == ["TrainImages.txt lists 1 images; expected 2."]
     path.write_bytes(b"\xff\xfe\x00\xd8")
     assert check_dataset("indoor67", indoor) == [
-        "TrainImages.txt is not a list of paths: it is no text in UTF-8."
+        "TrainImages.txt is not a list of paths: it is not UTF-8 text."
     ]
     path.unlink()
     assert check_dataset("indoor67", indoor) == [f"TrainImages.txt is missing in {indoor}."]
@@ -66,26 +66,26 @@ def test_images_that_are_empty_closed_or_oddly_named_are_listed(indoor):
     (indoor / "Images" / "bar" / "0.jpg").write_bytes(b"")
     odd = os.fsencode(indoor / "Images" / "pub") + b"/\xff.jpg"
     os.rename(indoor / "Images" / "pub" / "2.jpg", odd)
-    found = check_dataset("indoor67", indoor)
-    assert found == [
+    problems = check_dataset("indoor67", indoor)
+    assert problems == [
         f"{indoor}/Images/pub/\N{REPLACEMENT CHARACTER}.jpg: its name is not UTF-8.",
         f"{indoor}/Images/bar/0.jpg is empty.",
     ]
-    for line in found:
-        line.encode()  # can be printed
+    for line in problems:
+        line.encode()  # must be printable
 
 
 def test_images_that_may_not_be_read_are_listed(indoor, monkeypatch):
-    closed = indoor / "Images" / "pub" / "1.jpg"  # by a patch, since root may read everything
+    closed = indoor / "Images" / "pub" / "1.jpg"  # patched, because root can read everything
     monkeypatch.setattr(os, "access", lambda path, mode: path != closed)
-    assert check_dataset("indoor67", indoor) == [f"{closed} may not be read."]
+    assert check_dataset("indoor67", indoor) == [f"{closed} is not readable."]
 
 
 def test_class_folders_are_found_where_most_of_them_lie(small, tmp_path):
     write(tmp_path / "scene_categories", {"MITcoast": 2, "PARoffice": 1})
     assert image_folder("scene15", tmp_path) == tmp_path / "scene_categories"
     assert check_dataset("scene15", tmp_path) == []
-    (tmp_path / "scene_categories" / "overview.jpg").write_bytes(b"x")  # no image of the set
+    (tmp_path / "scene_categories" / "overview.jpg").write_bytes(b"x")  # not an image of the set
     assert check_dataset("scene15", tmp_path) == []
     write(tmp_path, {"coast": 2, "Office": 1})
     assert image_folder("scene15", tmp_path) == tmp_path

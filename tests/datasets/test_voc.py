@@ -4,9 +4,10 @@ import torch
 from PIL import Image
 from sklearn.svm import LinearSVC
 
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.datasets.voc import (
     VOC_CLASSES,
-    VocMachines,
+    VocTruth,
     check_voc,
     read_voc,
     score_voc,
@@ -126,11 +127,16 @@ def test_result_files_keep_every_digit_and_refuse_what_is_no_score(tmp_path):
         write_results(tmp_path, ["a"], ["cat"], [[np.nan]])
 
 
+def labels_of(truth):
+    names = tuple(map(str, range(truth.shape[1])))
+    return VocTruth([""] * len(truth), names, truth, False).labels(range(len(truth))).numbered
+
+
 @pytest.mark.parametrize("width", [6, 60])  # by rows, and by their inner products
 def test_machines_leave_difficult_images_of_their_class_out(width):
     rng = np.random.default_rng(2)
     X, truth = rng.standard_normal((40, width)), rng.choice([-1, 0, 1], (40, 3))
-    machines = VocMachines(C=2.0, device="cpu").fit(X, truth)
+    machines = LinearClassifier(C=2.0, device="cpu").fit(X, labels_of(truth))
     for column in range(3):
         judged = truth[:, column] != 0
         oracle = LinearSVC(C=2.0, tol=1e-10, max_iter=100_000).fit(X[judged], truth[judged, column])
@@ -145,15 +151,22 @@ def test_difficult_images_have_no_say_in_the_choice_of_C():
     both = (truth == 0).all(axis=1)
     assert both.any()
     other[both] = 1e3 * rng.standard_normal((both.sum(), 8))
-    fits = [VocMachines(device="cpu", random_state=0).fit(rows, truth) for rows in (one, other)]
+    fits = [
+        LinearClassifier(device="cpu", random_state=0).fit(rows, labels_of(truth)) for rows in (one, other)
+    ]
     np.testing.assert_allclose(fits[0].cv_scores_, fits[1].cv_scores_)
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-6)
 
 
-def test_machines_refuse_other_labels():
-    for bad in ([[1, 2], [0, 1]], [1, 0], [[1], [-1]]):
-        with pytest.raises(ValueError, match="expected a matrix of 1, 0 and -1"):
-            VocMachines(device="cpu").fit(np.eye(2), bad)
+def test_truth_gives_labels_that_are_undecided_where_difficult():
+    truth = VocTruth(
+        ["a", "b", "c"], ("cat", "cow", "dog"), np.array([[1, -1, 0], [-1, -1, 1], [1, 1, 1]]), False
+    )
+    labels = truth.labels([0, 1])
+    assert labels.classes.tolist() == ["cat", "dog"]  # no training image shows a cow
+    np.testing.assert_array_equal(labels.membership, [[True, True], [False, True]])
+    np.testing.assert_array_equal(labels.undecided, [[False, True], [False, False]])
+    assert not labels.single
 
 
 def test_a_whole_tree_has_no_problems_and_a_torn_one_names_them(tree, tmp_path):
@@ -192,13 +205,13 @@ def test_a_classifier_trains_on_the_lists_and_its_scores_are_submitted(tmp_path)
     for key, image in zip(ids, images):
         Image.fromarray(image).convert("RGB").save(tmp_path / "JPEGImages" / f"{key}.jpg")
     train, val = (read_voc(tmp_path, subset, names) for subset in ("train", "val"))
+    truth_of_train = VocTruth(train.ids, train.classes, train.truth, secret=False)
     model = SceneClassifier(changes=TINY, device="cpu", random_state=0)
-    model.fit(train.paths, train.training_labels)
-    assert list(model.classes_) == names
-    assert model.multilabel_
-    scores = model.decision_function(val.paths)
-    machines = VocMachines(C=1.0, device="cpu").fit(model.transform(train.paths), train.truth)
-    for given in (scores, machines.decision_function(model.transform(val.paths))):
+    for y in (train.training_labels, truth_of_train.labels(range(len(train)))):
+        model.fit(train.paths, y)
+        assert list(model.classes_) == names
+        assert model.multilabel_
+        given = model.decision_function(val.paths)
         files = write_results(tmp_path, val.ids, names, given, subset="val")
         measured = score_voc(val.truth, given, names)["average_precision"]
         for name, file in zip(names, files):

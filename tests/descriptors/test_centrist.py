@@ -28,8 +28,8 @@ def test_the_census_transform_equals_the_loops_in_a_padded_batch():
     padded = torch.zeros(2, 12, 14, dtype=torch.uint8)
     for row, picture in zip(padded, pictures):
         row[: picture.shape[0], : picture.shape[1]] = picture
-    found = census_transform(padded, torch.tensor([[9, 14], [12, 7]]))
-    for codes, picture in zip(found, pictures):
+    transformed = census_transform(padded, torch.tensor([[9, 14], [12, 7]]))
+    for codes, picture in zip(transformed, pictures):
         expected = torch.zeros(12, 14, dtype=torch.int64)
         for place, code in oracle.census(picture.numpy()).items():
             expected[place] = code
@@ -47,7 +47,7 @@ def test_the_finest_level_equals_the_loops(shape):
 
 
 def shrunk(picture, ratio):
-    """The image at 1/ratio of its size by a triangle filter as wide as two of its pixels, rounded."""
+    """The image at 1/ratio of its size, rounded; the triangle filter spans two of the new pixels."""
 
     def weights(size):
         at, pixel = np.mgrid[: size // ratio, :size] + 0.5
@@ -79,7 +79,7 @@ def test_histograms_have_zero_mean_and_unit_length_and_flat_blocks_are_zero():
 
 
 def unscaled(fitted, images):
-    """The values (B, 31, 42) before they were brought to the range of -1 to 1."""
+    """The values (B, 31, 42) before scaling to the range -1 to 1."""
     lowest, highest = torch.from_numpy(fitted.lowest_), torch.from_numpy(fitted.highest_)
     return ((fitted.embed(images) * (highest - lowest) + lowest + highest) / 2).view(len(images), 31, 42)
 
@@ -109,7 +109,7 @@ def test_a_new_image_may_leave_the_range(fitted):
 def test_values_that_never_changed_in_training_are_zero():
     pictures = [image(40, 52, seed=seed) for seed in range(3)]
     for picture in pictures:
-        picture[:, :12, :15] = 50  # more than the first block
+        picture[:, :12, :15] = 50  # covers more than the first block
     vectors = CENTRIST(device="cpu").fit(pictures).embed([image(40, 52, seed=9), *pictures])
     assert torch.equal(vectors[:, :42], torch.zeros(4, 42))
     assert (vectors[:, 42:].abs() > 0).float().mean() > 0.9
@@ -133,10 +133,10 @@ def test_the_axes_are_those_of_all_blocks_of_all_images(fitted):
 
 
 def test_a_padded_batch_equals_each_image_alone(fitted):
-    found = fitted.embed(IMAGES)
-    assert found.shape == (4, 1302)
-    for row, picture in zip(found, IMAGES):
-        assert torch.allclose(row, fitted.embed([picture])[0], atol=1e-4)  # ranges of a few hundredths
+    vectors = fitted.embed(IMAGES)
+    assert vectors.shape == (4, 1302)
+    for row, picture in zip(vectors, IMAGES):
+        assert torch.allclose(row, fitted.embed([picture])[0], atol=1e-4)  # ranges are a few hundredths
     lab = image(40, 40, channels=3)
     assert torch.equal(fitted.embed([lab]), fitted.embed([lab[:1]]))
 

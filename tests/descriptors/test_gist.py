@@ -13,7 +13,7 @@ def image(height, width, channels=1, seed=0):
 
 
 def grating(angle, cycles, side=256):
-    """A wave with ``cycles`` an image whose crests run at right angles to ``angle`` (0: along y)."""
+    """A wave with ``cycles`` per image whose crests are perpendicular to ``angle`` (0: along y)."""
     at = np.arange(side) / side
     wave = np.sin(2 * np.pi * cycles * (at * np.cos(angle) + at[:, None] * np.sin(angle)))
     return torch.from_numpy((127.5 + 100 * wave).astype(np.uint8))[None]
@@ -21,18 +21,18 @@ def grating(angle, cycles, side=256):
 
 def test_the_prefilter_equals_direct_convolution():
     squares = np.random.default_rng(0).random((2, 16, 16))
-    found = contrast_normalised(torch.from_numpy(squares))
-    for mine, square in zip(found, squares):
+    filtered = contrast_normalised(torch.from_numpy(squares))
+    for mine, square in zip(filtered, squares):
         assert np.allclose(mine, oracle.contrast_normalised(square))
 
 
 def test_the_envelope_equals_direct_convolution(monkeypatch):
     monkeypatch.setattr(gist, "GABOR_BORDER", 6)
     squares = np.random.default_rng(1).normal(size=(2, 12, 12))
-    found = envelope(torch.from_numpy(squares)).reshape(2, 4, 8, 16)
+    envelopes = envelope(torch.from_numpy(squares)).reshape(2, 4, 8, 16)
     for scale, turn in [(0, 0), (0, 3), (1, 7), (2, 4), (3, 1)]:
         transfer = oracle.gabor(24, scale, turn)
-        for mine, square in zip(found, squares):
+        for mine, square in zip(envelopes, squares):
             assert np.allclose(mine[scale, turn], oracle.block_means(square, transfer, 6)), (scale, turn)
 
 
@@ -61,20 +61,20 @@ def test_blocks_run_row_by_row():
 
 def test_a_batch_of_any_shapes_equals_each_image_alone(monkeypatch):
     images = [image(40, 61, seed=1), image(300, 120, seed=2), image(256, 256, seed=3)]
-    found = GIST(device="cpu").embed(images)
-    assert found.shape == (3, 512)
-    assert found.dtype == torch.float32
-    for row, picture in zip(found, images):
+    vectors = GIST(device="cpu").embed(images)
+    assert vectors.shape == (3, 512)
+    assert vectors.dtype == torch.float32
+    for row, picture in zip(vectors, images):
         assert torch.allclose(row, GIST(device="cpu").embed([picture])[0], atol=1e-4)
     monkeypatch.setattr(gist, "rows_within", lambda size: 2)
-    assert torch.allclose(GIST(device="cpu").embed(images), found, atol=1e-5)
+    assert torch.allclose(GIST(device="cpu").embed(images), vectors, atol=1e-5)
 
 
 def test_contrast_and_range_hardly_matter_and_a_flat_image_is_near_zero():
     picture = image(64, 64)
-    found = GIST(device="cpu").embed([picture, picture // 2 + 60])
-    assert (found[0] - found[1]).norm() / found[0].norm() < 0.05
-    # Resizing this flat image leaves differences in the last bit, which must not be stretched.
+    vectors = GIST(device="cpu").embed([picture, picture // 2 + 60])
+    assert (vectors[0] - vectors[1]).norm() / vectors[0].norm() < 0.05
+    # Resizing this flat image leaves differences in the last bit, which must not be amplified.
     flat = GIST(device="cpu").embed([torch.full((1, 300, 201), 201, dtype=torch.uint8)])
     assert flat.abs().max() < 0.05
 
@@ -89,5 +89,5 @@ def test_the_first_channel_counts():
 @pytest.mark.cuda
 def test_cuda_equals_cpu():
     images = [image(40, 61, seed=1), image(300, 120, seed=2)]
-    found = GIST(device="cuda").embed(images)
-    assert torch.allclose(found.cpu(), GIST(device="cpu").embed(images), atol=1e-3)
+    vectors = GIST(device="cuda").embed(images)
+    assert torch.allclose(vectors.cpu(), GIST(device="cpu").embed(images), atol=1e-3)

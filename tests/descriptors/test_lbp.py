@@ -1,4 +1,4 @@
-"""Local binary patterns against scikit-image, against loops, and what must not change them."""
+"""Local binary patterns compared with scikit-image and with loops, and their invariances."""
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ def noise(shape, seed=0):
 
 
 def test_histograms_are_loops_over_pixels():
-    images = [noise((17, 25), 1), noise((24, 15), 2) // 32 * 32]  # the second with many ties
-    found = lbp_maps(make_batch(images)).numpy()
-    for image, maps in zip(images, found):
+    images = [noise((17, 25), 1), noise((24, 15), 2) // 32 * 32]  # the second has many ties
+    histograms = lbp_maps(make_batch(images)).numpy()
+    for image, maps in zip(images, histograms):
         for row in range(image.shape[1] // 8):
             for column in range(image.shape[2] // 8):
                 counts = oracle.histogram(image[0].numpy().astype(float), 8 * row, 8 * column)
@@ -28,7 +28,7 @@ def test_labels_are_those_of_scikit_image():
     image = noise((120, 130), 3)[0]
     theirs = feature.local_binary_pattern(image.numpy(), 8, 1, method="nri_uniform")[1:-1, 1:-1]
     ours = uniform_labels()[patterns(image[None].float() / 255)[0].to(torch.int64)].numpy()
-    # They number patterns in another order: every label of ours must be one of theirs and back.
+    # scikit-image numbers patterns in another order: our labels must map one-to-one to theirs.
     pairs = set(zip(ours.ravel().tolist(), theirs.ravel().astype(int).tolist()))
     assert len(pairs) == 59
     assert {ours for ours, _ in pairs} == {theirs for _, theirs in pairs} == set(range(59))
@@ -44,19 +44,19 @@ def test_labels_are_uniform_patterns():
 
 
 def test_descriptors_have_unit_length():
-    [found] = LBP(device="cpu").describe([noise((70, 90))])
-    torch.testing.assert_close(found.vectors.norm(dim=1), torch.ones(len(found)))
+    [descriptors] = LBP(device="cpu").describe([noise((70, 90))])
+    torch.testing.assert_close(descriptors.vectors.norm(dim=1), torch.ones(len(descriptors)))
 
 
 def test_brightness_and_contrast_change_nothing():
     image = noise((32, 40), 4) // 3
-    [found], [changed] = (LBP(n_scales=1, device="cpu").describe([i]) for i in (image, image * 2 + 60))
-    torch.testing.assert_close(found.vectors, changed.vectors)
+    [original], [changed] = (LBP(n_scales=1, device="cpu").describe([i]) for i in (image, image * 2 + 60))
+    torch.testing.assert_close(original.vectors, changed.vectors)
 
 
 @pytest.mark.parametrize("level", [1, 77, 203, 255])
 def test_flat_areas_have_one_pattern_at_every_scale(level):
     flat = torch.full((1, 93, 101), level, dtype=torch.uint8)
-    [found] = LBP(device="cpu").describe([flat])
-    assert found.vectors[:, 57].eq(1).all()
-    assert found.vectors.count_nonzero() == len(found)
+    [descriptors] = LBP(device="cpu").describe([flat])
+    assert descriptors.vectors[:, 57].eq(1).all()
+    assert descriptors.vectors.count_nonzero() == len(descriptors)

@@ -55,9 +55,9 @@ def expected(sources=SOURCES, size=(4, 6), weights=WEIGHTS, **options):
 def test_an_onnx_file_gives_its_first_output(tmp_path, batch_size):
     network = OnnxFeatures(tiny_network(tmp_path / "a.onnx"), batch_size=batch_size, device="cpu")
     steps = []
-    found = network.vectors(SOURCES, progress=lambda done, total: steps.append((done, total)))
-    assert found.dtype == np.float32
-    assert np.allclose(found, expected(), rtol=1e-4, atol=1e-4)
+    vectors = network.vectors(SOURCES, progress=lambda done, total: steps.append((done, total)))
+    assert vectors.dtype == np.float32
+    assert np.allclose(vectors, expected(), rtol=1e-4, atol=1e-4)
     assert steps == [(min(5, start + batch_size), 5) for start in range(0, 5, batch_size)]
 
 
@@ -66,8 +66,8 @@ def test_the_preparation_reaches_the_network(tmp_path):
     options = {
         "resize": "crop", "layout": "nhwc", "value_range": (0, 255), "mean": (9, 8, 7), "std": (60, 70, 80),
     }  # fmt: skip
-    found = OnnxFeatures(path, device="cpu", **options).vectors(SOURCES)
-    assert np.allclose(found, expected(**options), rtol=1e-4, atol=1e-3)
+    vectors = OnnxFeatures(path, device="cpu", **options).vectors(SOURCES)
+    assert np.allclose(vectors, expected(**options), rtol=1e-4, atol=1e-3)
 
 
 def test_open_sides_take_the_input_size_and_fixed_batches_are_filled(tmp_path):
@@ -75,25 +75,25 @@ def test_open_sides_take_the_input_size_and_fixed_batches_are_filled(tmp_path):
     network = OnnxFeatures(path, input_size=(4, 6), device="cpu")
     assert np.allclose(network.vectors(SOURCES), expected(), rtol=1e-4, atol=1e-4)
     path = tiny_network(tmp_path / "fixed.onnx", (2, 3, 4, 6))
-    found = OnnxFeatures(path, batch_size=32, device="cpu").vectors(SOURCES)
-    assert np.allclose(found, expected(), rtol=1e-4, atol=1e-4)
+    vectors = OnnxFeatures(path, batch_size=32, device="cpu").vectors(SOURCES)
+    assert np.allclose(vectors, expected(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("batch", ["n", 1, 2, 7])
 def test_five_views_give_the_mean_of_their_vectors(tmp_path, batch):
     network = OnnxFeatures(tiny_network(tmp_path / "a.onnx", (batch, 3, 4, 6)), views=5, device="cpu")
     steps = []
-    found = network.vectors(SOURCES, progress=lambda done, total: steps.append((done, total)))
-    assert np.allclose(found, expected(views=5).reshape(5, 5, -1).mean(axis=1), rtol=1e-4, atol=1e-4)
+    vectors = network.vectors(SOURCES, progress=lambda done, total: steps.append((done, total)))
+    assert np.allclose(vectors, expected(views=5).reshape(5, 5, -1).mean(axis=1), rtol=1e-4, atol=1e-4)
     assert steps[-1] == (5, 5)
-    assert not np.allclose(found, expected(), rtol=0.1)
+    assert not np.allclose(vectors, expected(), rtol=0.1)
 
 
 @pytest.mark.parametrize(("kind", "close"), [("FLOAT16", 0.05), ("DOUBLE", 1e-4)])
 def test_other_precisions(tmp_path, kind, close):
-    found = OnnxFeatures(tiny_network(tmp_path / "a.onnx", kind=kind), device="cpu").vectors(SOURCES)
-    assert found.dtype == np.float32
-    assert np.allclose(found, expected(), rtol=close, atol=close)
+    vectors = OnnxFeatures(tiny_network(tmp_path / "a.onnx", kind=kind), device="cpu").vectors(SOURCES)
+    assert vectors.dtype == np.float32
+    assert np.allclose(vectors, expected(), rtol=close, atol=close)
 
 
 def test_the_same_twice_and_the_fingerprint_is_that_of_the_bytes(tmp_path):
@@ -108,7 +108,7 @@ def test_networks_that_do_not_fit_are_named(tmp_path):
     cases = {
         "flat": (
             tiny_network(tmp_path / "flat.onnx", ("n", 72)),
-            r"pixels \['n', 72\]; expected one of 4 axes",
+            r"pixels \['n', 72\]; expected a single input with 4 axes",
         ),
         "order": (tiny_network(tmp_path / "order.onnx", ("n", 4, 6, 3)), "layout='nchw'"),
         "bytes": (
@@ -117,7 +117,7 @@ def test_networks_that_do_not_fit_are_named(tmp_path):
         ),
     }
     (tmp_path / "text.onnx").write_text("This is no network.")
-    cases["text"] = (tmp_path / "text.onnx", r"text\.onnx is no network that onnxruntime reads")
+    cases["text"] = (tmp_path / "text.onnx", r"text\.onnx cannot be read by onnxruntime")
     for path, message in cases.values():
         with pytest.raises(ValueError, match=message):
             OnnxFeatures(path, device="cpu").vectors(SOURCES)
@@ -137,7 +137,7 @@ def test_cuda_that_onnxruntime_lacks_is_refused_unless_automatic(tmp_path, monke
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     monkeypatch.setattr(network, "resolve_device", lambda device: torch.device("cuda"))
     path = tiny_network(tmp_path / "a.onnx")
-    with pytest.raises(ValueError, match="device='cuda' was asked for, but this onnxruntime runs on CPU"):
+    with pytest.raises(ValueError, match="device='cuda' was requested, but this onnxruntime runs on CPU"):
         OnnxFeatures(path, device="cuda").vectors(SOURCES)
     assert OnnxFeatures(path, device="auto").vectors(SOURCES).shape == (5, 7)
 
@@ -153,12 +153,12 @@ def test_a_function_sees_prepared_batches():
     network = CallableFeatures(
         function, input_size=(4, 6), mean=0.5, std=(1, 2, 3), batch_size=3, layout="nchw", device="cpu"
     )
-    found = network.vectors(SOURCES)
+    vectors = network.vectors(SOURCES)
     [pixels] = Preparation((4, 6), mean=0.5, std=(1, 2, 3)).batches(SOURCES, 5)
     assert [len(batch) for batch in seen] == [3, 2]
     assert torch.allclose(torch.cat(seen), pixels)
-    assert np.allclose(found, pixels.amax(dim=3).flatten(1))
-    assert found.shape == (5, 12)
+    assert np.allclose(vectors, pixels.amax(dim=3).flatten(1))
+    assert vectors.shape == (5, 12)
 
 
 def test_a_function_sees_five_views():
@@ -177,7 +177,7 @@ def test_a_function_may_return_arrays_and_must_return_rows():
         lambda pixels: pixels.mean(),
         lambda pixels: pixels.mean(dim=(1, 2, 3)),
     ):
-        with pytest.raises(ValueError, match="for 5 images; expected a row for each"):
+        with pytest.raises(ValueError, match="for 5 images; expected one row each"):
             CallableFeatures(wrong, input_size=4, device="cpu").vectors(SOURCES)
 
 
@@ -190,11 +190,11 @@ def test_real_networks_are_the_same_alone_and_in_a_batch(shared, name, length):
     if not (shared / "weights" / name).is_file():
         pytest.skip(f"no ../shared/weights/{name}")
     network = OnnxFeatures(shared / "weights" / name, batch_size=2, device="cpu")
-    found = network.vectors(SOURCES[:3])
-    assert found.shape == (3, length)
-    assert np.isfinite(found).all()
-    assert np.allclose(found[2], network.vectors(SOURCES[2:3])[0], atol=1e-3)
-    assert np.abs(found[0] - found[1]).max() > 0.1
+    vectors = network.vectors(SOURCES[:3])
+    assert vectors.shape == (3, length)
+    assert np.isfinite(vectors).all()
+    assert np.allclose(vectors[2], network.vectors(SOURCES[2:3])[0], atol=1e-3)
+    assert np.abs(vectors[0] - vectors[1]).max() > 0.1
 
 
 def test_sources_of_an_image_list_are_taken():

@@ -9,7 +9,7 @@ from ddsfl.images.decode import UnreadableImage, decode
 
 
 def picture(height=40, width=60, seed=0):
-    """A smooth picture, on which filters of different libraries agree."""
+    """A smooth image, for which the filters of different libraries agree."""
     small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return np.array(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
 
@@ -20,12 +20,12 @@ def prepared(sources, batch_size=32, **options):
 
 def test_squash_is_pillows_antialiased_bicubic():
     rgb = picture(90, 130)
-    found = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), (24, 32), "squash")
+    squashed = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), (24, 32), "squash")
     expected = np.asarray(Image.fromarray(rgb).resize((32, 24), Image.Resampling.BICUBIC))
-    assert found.shape == (3, 24, 32)
-    assert np.abs(found.permute(1, 2, 0).numpy() - expected).max() <= 1.5
-    assert found.min() >= 0
-    assert found.max() <= 255
+    assert squashed.shape == (3, 24, 32)
+    assert np.abs(squashed.permute(1, 2, 0).numpy() - expected).max() <= 1.5
+    assert squashed.min() >= 0
+    assert squashed.max() <= 255
 
 
 @pytest.mark.parametrize(
@@ -37,23 +37,23 @@ def test_crop_is_the_middle_of_the_covering_image(shape, size):
     covering = (round(shape[1] * ratio), round(shape[0] * ratio))
     resized = np.asarray(Image.fromarray(rgb).resize(covering, Image.Resampling.BICUBIC))
     top, left = (resized.shape[0] - size[0]) // 2, (resized.shape[1] - size[1]) // 2
-    found = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), size, "crop")
+    cropped = fitted_to(torch.from_numpy(rgb).permute(2, 0, 1), size, "crop")
     expected = resized[top : top + size[0], left : left + size[1]]
-    assert np.abs(found.permute(1, 2, 0).numpy() - expected).max() <= 1.5
+    assert np.abs(cropped.permute(1, 2, 0).numpy() - expected).max() <= 1.5
 
 
 def test_an_image_of_the_right_size_is_taken_as_it_is():
     rgb = picture(16, 16)
-    found = prepared([rgb], size=16, value_range=(0, 255))
-    assert torch.equal(found[0], torch.from_numpy(rgb).permute(2, 0, 1).float())
+    inputs = prepared([rgb], size=16, value_range=(0, 255))
+    assert torch.equal(inputs[0], torch.from_numpy(rgb).permute(2, 0, 1).float())
 
 
 def test_range_mean_and_std_come_in_this_order():
     gray = np.full((20, 20), 51, np.uint8)
-    found = prepared([gray], size=4, value_range=(-1, 1), mean=(0.1, 0.2, 0.3), std=(1, 2, 4))
+    inputs = prepared([gray], size=4, value_range=(-1, 1), mean=(0.1, 0.2, 0.3), std=(1, 2, 4))
     level = -1 + 2 * 51 / 255
     expected = torch.tensor([level - 0.1, (level - 0.2) / 2, (level - 0.3) / 4])
-    assert torch.allclose(found[0], expected[:, None, None].expand(3, 4, 4))
+    assert torch.allclose(inputs[0], expected[:, None, None].expand(3, 4, 4))
 
 
 def test_layouts_hold_the_same_pixels():
@@ -73,9 +73,9 @@ def test_batches_keep_order_and_size():
 
 def test_five_views_are_the_corners_and_the_middle():
     image = torch.arange(3 * 90 * 120).reshape(3, 90, 120)
-    found = views_of(image, 5)
-    assert all(view.shape == (3, 60, 80) for view in found)
-    starts = [tuple(divmod(int(view[0, 0, 0]), 120)) for view in found]
+    views = views_of(image, 5)
+    assert all(view.shape == (3, 60, 80) for view in views)
+    starts = [tuple(divmod(int(view[0, 0, 0]), 120)) for view in views]
     assert starts == [(0, 0), (0, 40), (30, 0), (30, 40), (15, 20)]
     assert [view.shape for view in views_of(image[:, :1, :1], 5)] == [(3, 1, 1)] * 5
     assert views_of(image, 1)[0] is image

@@ -13,8 +13,8 @@ def image(height, width, channels=1, seed=0):
 
 
 def describe(images, **options):
-    [found] = OTC(device="cpu", **options).describe(images)
-    return found
+    [descriptors] = OTC(device="cpu", **options).describe(images)
+    return descriptors
 
 
 def test_every_strip_is_a_mean_over_pixels():
@@ -22,19 +22,19 @@ def test_every_strip_is_a_mean_over_pixels():
     assert torch.allclose(weights.sum(dim=(2, 3)), torch.ones(8, 13, dtype=torch.float64))
     assert (weights >= 0).all()
     patch = np.random.default_rng(0).random((13, 13, 2))
-    found = texture_curves(torch.from_numpy(patch).permute(2, 0, 1)[None], step=1)
-    assert np.allclose(found[0, 0, 0].permute(1, 2, 0), strips(patch))
+    curves = texture_curves(torch.from_numpy(patch).permute(2, 0, 1)[None], step=1)
+    assert np.allclose(curves[0, 0, 0].permute(1, 2, 0), strips(patch))
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_every_patch_equals_the_loops(channels):
     picture = image(26, 31, channels)
-    found = describe([picture], n_scales=1, step=4)
+    descriptors = describe([picture], n_scales=1, step=4)
     pixels = picture.permute(1, 2, 0).numpy() / 255
     corners = [(y, x) for y in range(0, 14, 4) for x in range(0, 19, 4)]
-    assert found.positions.tolist() == [[y + 6.5, x + 6.5] for y, x in corners]
+    assert descriptors.positions.tolist() == [[y + 6.5, x + 6.5] for y, x in corners]
     expected = [otc(pixels[y : y + 13, x : x + 13]) for y, x in corners]
-    assert np.abs(found.vectors.numpy() - expected).max() < 1e-5
+    assert np.abs(descriptors.vectors.numpy() - expected).max() < 1e-5
 
 
 def test_a_step_of_light_from_left_to_right_by_hand():
@@ -58,7 +58,7 @@ def test_light_added_changes_nothing_and_flat_patches_are_all_bin():
 
 def test_all_constant_bins_together_are_as_long_as_one_of_a_twentieth():
     curves = torch.zeros(1, 1, 8, 13)
-    curves[0, 0, 0, 6:] = 0.1  # differences 0.1, and 0.1 and -0.1 of these
+    curves[0, 0, 0, 6:] = 0.1  # first difference 0.1, second differences 0.1 and -0.1
     bins = curve_descriptors(curves)[0].view(8, 25)[:, [12, 24]]
     assert float(bins.norm()) == pytest.approx(0.05 / (3 * 0.1**2 + 0.05**2) ** 0.5)
 
@@ -66,7 +66,7 @@ def test_all_constant_bins_together_are_as_long_as_one_of_a_twentieth():
 def test_colour_differences_take_the_sign_of_lightness():
     curves = torch.zeros(1, 3, 8, 13)
     curves[0, :, 2, 5:] = torch.tensor([-0.3, 0.4, 0.0])[:, None]
-    curves[0, 1, 3, 5:] = 0.2  # colour alone changes: the lightness does not fall
+    curves[0, 1, 3, 5:] = 0.2  # only the colour changes, not the lightness
     values = curve_descriptors(curves)[0].view(8, 25)
     unit = float(values[0, 12]) / 0.0125
     assert values[2, 4] == pytest.approx(-0.5 * unit)
@@ -75,14 +75,14 @@ def test_colour_differences_take_the_sign_of_lightness():
 
 def test_a_padded_batch_equals_each_image_alone_at_every_scale():
     images = [image(40, 29, seed=1), image(16, 50, seed=2), image(33, 33, seed=3)]
-    found = describe(images)
+    descriptors = describe(images)
     for number, picture in enumerate(images):
-        alone, mine = describe([picture]), found.images == number
+        alone, mine = describe([picture]), descriptors.images == number
         assert len(alone) == int(mine.sum()) > 0
-        assert torch.allclose(found.vectors[mine], alone.vectors, atol=1e-5)
-        assert torch.equal(found.positions[mine], alone.positions)
-    assert torch.allclose(found.vectors.norm(dim=1), torch.ones(len(found)), atol=1e-5)
-    assert found.shapes.tolist() == [[40, 29], [16, 50], [33, 33]]
+        assert torch.allclose(descriptors.vectors[mine], alone.vectors, atol=1e-5)
+        assert torch.equal(descriptors.positions[mine], alone.positions)
+    assert torch.allclose(descriptors.vectors.norm(dim=1), torch.ones(len(descriptors)), atol=1e-5)
+    assert descriptors.shapes.tolist() == [[40, 29], [16, 50], [33, 33]]
 
 
 def test_scales_see_larger_places_at_the_right_positions():
@@ -93,9 +93,9 @@ def test_scales_see_larger_places_at_the_right_positions():
 
 
 def test_images_smaller_than_a_patch_give_nothing():
-    found = describe([image(9, 30), image(12, 12)])
-    assert found.vectors.shape == (0, 200)
-    assert found.n_images == 2
+    descriptors = describe([image(9, 30), image(12, 12)])
+    assert descriptors.vectors.shape == (0, 200)
+    assert descriptors.n_images == 2
 
 
 def test_arguments_are_checked():
@@ -111,9 +111,9 @@ def test_arguments_are_checked():
 @pytest.mark.cuda
 @pytest.mark.parametrize(("channels", "share"), [(1, 0.0), (3, 0.05)])
 def test_cuda_equals_cpu(channels, share):
-    # In colour a difference has the sign of the change in lightness; where that is all but none, rounding
-    # decides, on each device in its own way, and one sign changes the length and so all values of its row.
+    # In colour, a difference has the sign of the change in lightness. If that change is almost zero, its sign
+    # depends on the device's rounding, and one sign changes the length and thus all values of its row.
     images = [image(40, 29, channels, seed=1), image(16, 50, channels, seed=2)]
-    [found] = OTC(device="cuda").describe(images)
-    differ = (found.vectors.cpu() - describe(images).vectors).abs() > 1e-4
+    [descriptors] = OTC(device="cuda").describe(images)
+    differ = (descriptors.vectors.cpu() - describe(images).vectors).abs() > 1e-4
     assert differ.float().mean() <= share

@@ -1,4 +1,4 @@
-"""What all descriptors on grids owe: places, scales, batches that do not matter, plain words for mistakes."""
+"""Requirements of all grid descriptors: positions, scales, independence of the batch, clear errors."""
 
 import numpy as np
 import pytest
@@ -21,16 +21,16 @@ def noise(shape, seed=0, channels=1):
 
 @SOURCES
 def test_places_of_all_scales(source, field, step, n_values):
-    [found] = source(n_scales=3, device="cpu").describe([noise((70, 51))])
+    [descriptors] = source(n_scales=3, device="cpu").describe([noise((70, 51))])
     expected = []
-    for height, width in [(70, 51), (49, 36), (35, 26)]:  # times 2^0, 2^(-1/2), 2^(-1), to whole pixels
+    for height, width in [(70, 51), (49, 36), (35, 26)]:  # times 2^0, 2^(-1/2), 2^(-1), rounded
         for y in range(0, height - field + 1, step):
             for x in range(0, width - field + 1, step):
                 expected.append(((y + field / 2) * 70 / height, (x + field / 2) * 51 / width))
-    np.testing.assert_allclose(found.positions, expected, rtol=1e-5)
-    assert found.vectors.shape == (len(expected), n_values)
-    assert found.shapes.tolist() == [[70, 51]]
-    assert found.images.eq(0).all()
+    np.testing.assert_allclose(descriptors.positions, expected, rtol=1e-5)
+    assert descriptors.vectors.shape == (len(expected), n_values)
+    assert descriptors.shapes.tolist() == [[70, 51]]
+    assert descriptors.images.eq(0).all()
 
 
 @SOURCES
@@ -54,12 +54,12 @@ def test_colour_is_not_seen(source, field, step, n_values):
 
 @SOURCES
 def test_images_too_small_have_no_descriptors(source, field, step, n_values):
-    [found] = source(device="cpu").describe([noise((field - 1, 50)), noise((2, 1))])
-    assert found.vectors.shape == (0, n_values)
-    assert found.positions.shape == (0, 2)
-    assert found.n_images == 2
-    [found] = source(device="cpu").describe([noise((field, field))])
-    assert len(found) == 1
+    [descriptors] = source(device="cpu").describe([noise((field - 1, 50)), noise((2, 1))])
+    assert descriptors.vectors.shape == (0, n_values)
+    assert descriptors.positions.shape == (0, 2)
+    assert descriptors.n_images == 2
+    [descriptors] = source(device="cpu").describe([noise((field, field))])
+    assert len(descriptors) == 1
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -70,9 +70,11 @@ def test_what_is_described_lies_where_the_position_says(axis):
     def means(batch):
         return torch.nn.functional.avg_pool2d(batch.pixels, 12, 5).permute(0, 2, 3, 1)
 
-    found = describe_scales([ramp[None]], means, n_values=1, field=12, step=5, n_scales=5, device="cpu")
-    # The centre of pixel k, of brightness k, lies at k + 1/2. Border pixels see one side only.
-    np.testing.assert_allclose(255 * found.vectors[:, 0] + 0.5, found.positions[:, axis], atol=0.25)
+    descriptors = describe_scales([ramp[None]], means, n_values=1, field=12, step=5, n_scales=5, device="cpu")
+    # The centre of pixel k, of brightness k, lies at k + 1/2. Resizing biases the border pixels.
+    np.testing.assert_allclose(
+        255 * descriptors.vectors[:, 0] + 0.5, descriptors.positions[:, axis], atol=0.25
+    )
 
 
 @SOURCES
@@ -87,8 +89,8 @@ def test_devices_agree(source, field, step, n_values):
 
 def test_continued_images_repeat_their_border():
     images = [noise((3, 5), 1), noise((6, 2), 2)]
-    found = continued(make_batch(images), 2).numpy()
-    for image, plane in zip(images, found):
+    extended = continued(make_batch(images), 2).numpy()
+    for image, plane in zip(images, extended):
         height, width = image.shape[1:]
         below, right = 6 - height + 2, 5 - width + 2
         expected = np.pad(image[0].numpy() / 255, ((2, below), (2, right)), mode="edge")

@@ -28,9 +28,9 @@ def table(request, tmp_path):
 def test_rows_are_found_in_the_order_asked_for(table):
     steps = []
     sources = ["/data/forest/2.jpg", table.parent / "coast/1.jpg", "/data/forest/1.jpg", "/data/forest/2.jpg"]
-    found = TableFeatures(table).vectors(sources, progress=lambda *step: steps.append(step))
-    assert found.dtype == np.float32
-    assert np.array_equal(found, VECTORS[[2, 0, 1, 2]])
+    vectors = TableFeatures(table).vectors(sources, progress=lambda *step: steps.append(step))
+    assert vectors.dtype == np.float32
+    assert np.array_equal(vectors, VECTORS[[2, 0, 1, 2]])
     assert steps == [(4, 4)]
     assert TableFeatures(table).fingerprint() == hashlib.sha256(table.read_bytes()).hexdigest()
 
@@ -48,7 +48,7 @@ def test_missing_images_are_named(tmp_path):
     missing = [f"/data/sea/{number}.png" for number in range(7)]
     with pytest.raises(ValueError, match=r"7 of 8 images: /data/sea/0\.png.*/data/sea/4\.png, \.\.\.\.$"):
         table.vectors([*missing, "/x/forest/2.jpg"])
-    with pytest.raises(ValueError, match="source 1 is given as ndarray; a table needs the path"):
+    with pytest.raises(ValueError, match="source 1 has type ndarray; a table needs the path"):
         table.vectors(["/x/forest/2.jpg", np.zeros((20, 20))])
     with pytest.raises(ValueError, match="sources is empty"):
         table.vectors([])
@@ -75,7 +75,7 @@ def test_the_longest_ending_decides_if_it_is_unique(tmp_path):
 
     assert rows("/new/s/coast/1.jpg", "/new/t/coast/1.jpg") == [0, 1]
     assert rows("/new/forest/1.jpg", "/new/9.jpg") == [2, 3]
-    assert rows("/new/coast/1.jpg") == [-1]  # two agree equally well
+    assert rows("/new/coast/1.jpg") == [-1]  # two rows match equally well
     assert rows("/new/1.jpg", "/new/x.jpg") == [-1, -1]
 
 
@@ -117,5 +117,5 @@ def test_arrays_that_are_no_tables_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"c\.npz cannot be read as a table: .*paths"):
         read_table(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", paths=np.array(PATHS, dtype=object), vectors=VECTORS)
-    with pytest.raises(ValueError, match=r"d\.npz cannot be read as a table"):  # nothing is unpickled
+    with pytest.raises(ValueError, match=r"d\.npz cannot be read as a table"):  # pickle is never used
         read_table(tmp_path / "d.npz")

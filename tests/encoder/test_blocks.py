@@ -10,17 +10,10 @@ from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.llc import LLC
 from ddsfl.descriptors.gist import GIST
 from ddsfl.descriptors.sift import DenseSIFT
-from ddsfl.encoder.blocks import (
-    Block,
-    Encoder,
-    first_samples,
-    learn_coding,
-    n_words,
-    sample_descriptors,
-    samples_wanted,
-    unit_vectors,
-)
-from ddsfl.model.fit import encode_all
+from ddsfl.encoder.block import Block
+from ddsfl.encoder.encoder import Encoder, unit_vectors
+from ddsfl.encoder.samples import first_samples, sample_descriptors
+from ddsfl.patches.source import LocalSource
 
 CPU = torch.device("cpu")
 RNG = np.random.default_rng(0)
@@ -37,15 +30,19 @@ BLOCKS = (
 )
 
 
-class Counting:
+class Counting(LocalSource):
     """Counts the passes over the pixels."""
 
     def __init__(self, source):
         self.source, self.passes = source, 0
 
-    def describe(self, images):
+    def describe(self, images, outputs=None):
         self.passes += 1
-        return self.source.describe(images)
+        return self.source.describe(images, outputs)
+
+
+def encoder_of(sources, blocks, codings):
+    return Encoder(sources, list(zip(blocks, codings)), CPU)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +74,7 @@ def pooled_by_hand(codes, positions, shape, reduce):
 
 
 def test_vectors_are_those_worked_out_by_hand(sources, codings):
-    found = Encoder(sources, BLOCKS, codings, CPU).encode_batch(IMAGES)
+    found = list(encoder_of(sources, BLOCKS, codings).encode_batch(IMAGES).values())
     for number, image in enumerate(IMAGES):
         [alone] = sources["sift"].describe([image])
         positions, shape = alone.positions.numpy(), image.shape[1:]
@@ -94,29 +91,31 @@ def test_vectors_are_those_worked_out_by_hand(sources, codings):
 
 
 def test_all_images_are_encoded_whatever_their_batches(sources, codings, monkeypatch):
-    encoder = Encoder(sources, BLOCKS, codings, CPU)
+    encoder = encoder_of(sources, BLOCKS, codings)
     together = encoder.encode_batch(IMAGES)
     monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 5000})
     done = []
     for numbers, vectors in encoder.encode(IMAGES, lambda *steps: done.append(steps)):
         assert len(numbers) < len(IMAGES)
-        for expected, block in zip(together, vectors):
-            torch.testing.assert_close(block, expected[numbers], atol=1e-4, rtol=1e-4)
+        assert list(vectors) == [block.name for block in BLOCKS]
+        for name, rows in vectors.items():
+            torch.testing.assert_close(rows, together[name][numbers], atol=1e-4, rtol=1e-4)
     assert done[-1] == (4, 4)
 
 
 def test_blocks_of_one_source_share_a_pass_and_others_are_not_asked(sources, codings):
     counting = Counting(sources["sift"])
-    encoder = Encoder({"sift": counting, "unused": None}, BLOCKS[:3], codings[:3], CPU)
+    encoder = encoder_of({"sift": counting, "unused": None}, BLOCKS[:3], codings[:3])
     encoder.encode_batch(IMAGES)
     assert counting.passes == 1
 
 
 def test_an_encoder_can_be_sent_to_another_process(sources, codings):
-    encoder = Encoder(sources, BLOCKS, codings, CPU)
+    encoder = encoder_of(sources, BLOCKS, codings)
     sent = pickle.loads(pickle.dumps(encoder))
-    for here, there in zip(encoder.encode_batch(IMAGES[:2]), sent.encode_batch(IMAGES[:2])):
-        assert torch.equal(here, there)
+    here, there = encoder.encode_batch(IMAGES[:2]), sent.encode_batch(IMAGES[:2])
+    assert list(here) == [block.name for block in BLOCKS]
+    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 def test_fewer_samples_are_the_first_of_more(sources):
@@ -135,8 +134,8 @@ def test_fewer_samples_are_the_first_of_more(sources):
 
 
 def test_gaussians_ask_for_more_samples_than_words():
-    assert samples_wanted(LLC(n_words=7)) == 700
-    assert samples_wanted(FisherVector(n_gaussians=7)) == 7000
+    assert LLC(n_words=7).n_samples_wanted == 700
+    assert FisherVector(n_gaussians=7).n_samples_wanted == 7000
 
 
 def test_too_few_descriptors_make_a_smaller_coding():
@@ -144,13 +143,13 @@ def test_too_few_descriptors_make_a_smaller_coding():
     with pytest.warns(
         UserWarning, match="n_gaussians=9 but only 4 descriptors were found: all are Gaussians"
     ):
-        fisher = learn_coding(FisherVector(n_gaussians=9, n_components=3, device="cpu", random_state=0), few)
-    assert n_words(fisher) == 4
+        fisher = FisherVector(n_gaussians=9, n_components=3, device="cpu", random_state=0).fit_to_samples(few)
+    assert fisher.n_learned == 4
     with pytest.warns(UserWarning, match="n_words=9 but only 4 descriptors were found: all are words"):
-        llc = learn_coding(LLC(n_words=9, device="cpu", random_state=0), few)
-    assert n_words(llc) == 4
+        llc = LLC(n_words=9, device="cpu", random_state=0).fit_to_samples(few)
+    assert llc.n_learned == 4
     with pytest.raises(ValueError, match="n_neighbors=5; expected from 1 to n_words=3"):
-        learn_coding(LLC(n_words=3, device="cpu"), few)
+        LLC(n_words=3, device="cpu").fit_to_samples(few)
 
 
 def test_powers_keep_signs_and_zero_vectors_stay_zero():
@@ -160,16 +159,18 @@ def test_powers_keep_signs_and_zero_vectors_stay_zero():
 
 
 def test_an_unknown_coding_is_named():
-    with pytest.raises(ValueError, match="coding method='pq' is unknown"):
-        Block("a", coding={"method": "pq"}).make_coding("cpu", 0)
+    with pytest.raises(ValueError, match="block a: coding: method='pq' is unknown"):
+        Block("a", coding={"method": "pq"})
 
 
 def test_a_mirrored_block_sees_an_image_and_its_mirror_image_alike(sources, codings):
     plain = Block("plain", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)))
     mirrored = Block("both", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)), mirrored=True)
-    encoder = Encoder(sources, (plain, mirrored), [codings[2]] * 2, CPU)
+    encoder = encoder_of(sources, (plain, mirrored), [codings[2]] * 2)
     flipped = [image.flip(2) for image in IMAGES]
-    (alone, both), (other_alone, other_both) = encoder.encode_batch(IMAGES), encoder.encode_batch(flipped)
+    (alone, both), (other_alone, other_both) = (
+        encoder.encode_batch(some).values() for some in (IMAGES, flipped)
+    )
     torch.testing.assert_close(both, other_both, rtol=1e-4, atol=1e-5)
     assert (alone - other_alone).abs().max() > 0.01
     [here], [there] = sources["sift"].describe(IMAGES[:1]), sources["sift"].describe(flipped[:1])
@@ -184,7 +185,7 @@ def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
     block = Block(
         "both", source="sift", coding=BLOCKS[1].coding, levels=levels, pooling="average", mirrored=True
     )
-    [vectors] = Encoder(sources, (block,), [codings[1]], CPU).encode_batch(IMAGES[:1])
+    [vectors] = encoder_of(sources, (block,), [codings[1]]).encode_batch(IMAGES[:1]).values()
     [here], [there] = (sources["sift"].describe([image]) for image in (IMAGES[0], IMAGES[0].flip(2)))
     width = IMAGES[0].shape[2]
     left = torch.cat([here.positions[:, 1] < width / 2, width - there.positions[:, 1] < width / 2])
@@ -195,8 +196,8 @@ def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
 
 def test_vectors_of_all_images_stand_in_their_order(sources, codings):
     """Batches take images by shape: the narrow one first, the tall one last."""
-    encoder = Encoder(sources, BLOCKS[:1], codings[:1], CPU)
+    encoder = encoder_of(sources, BLOCKS[:1], codings[:1])
     assert [numbers for numbers, _ in encoder.encode(IMAGES)] == [[1, 0, 3, 2]]
-    found = encode_all(encoder, IMAGES, None)["llc"]
+    found = encoder.encode_all(IMAGES)["llc"]
     for row, image in zip(found, IMAGES, strict=True):
-        np.testing.assert_allclose(row, encoder.encode_batch([image])[0][0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(row, encoder.encode_batch([image])["llc"][0], rtol=1e-4, atol=1e-5)

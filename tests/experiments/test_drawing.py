@@ -2,13 +2,12 @@
 
 import io
 
-import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 from rich.console import Console
 
-from ddsfl.experiments.drawing import as_markdown, as_picture, as_text, draw_bank_sizes, draw_cells
+from ddsfl.experiments.drawing import as_markdown, as_text, draw_bank_sizes, draw_cells
 from ddsfl.experiments.results import MISSING
 from ddsfl.experiments.tables import Row, TableOfRows, bank_method, table
 from tests.support.made_cells import leave_cells
@@ -110,20 +109,6 @@ def test_markdown_has_the_table_its_command_and_its_origin(drawn):
 
 def test_a_table_without_cells_says_so(tmp_path):
     assert "No cells yet." in as_markdown(draw_cells(table("coding"), tmp_path, ["scene15"]), "c")
-
-
-def test_the_picture_shows_the_table(drawn, tmp_path, monkeypatch):
-    seen = []
-    real = Axes.table
-
-    def watched(self, cells, **options):
-        seen.append((options["colLabels"], cells))
-        return real(self, cells, **options)
-
-    monkeypatch.setattr(Axes, "table", watched)
-    as_picture(tmp_path / "t.png", drawn)
-    assert seen == [(drawn.header(), drawn.lines())]
-    assert np.asarray(Image.open(tmp_path / "t.png").convert("L")).min() < 50
 
 
 def test_sizes_are_drawn_from_the_splits_they_have_in_common(tmp_path, monkeypatch):

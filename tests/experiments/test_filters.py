@@ -4,7 +4,6 @@ from PIL import Image
 from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
 from ddsfl.experiments.grid import pixels_of
 from ddsfl.experiments.methods import method
-from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 
 
@@ -14,9 +13,8 @@ def test_filters_are_those_of_the_cell_of_the_first_split(scenes):
     pictures = []
     for name in FIGURE.values():
         settings = method(name)
-        colour, max_side, min_side = pixels_of(settings)
-        images = ImageList(found.paths, colour=colour, max_side=max_side, min_side=min_side)
-        model = SceneClassifier(changes=settings.to_json(), device="cpu", random_state=5)
+        images = pixels_of(settings, found.paths)
+        model = SceneClassifier(settings, device="cpu", random_state=5)
         model.fit(images.subset(split.train), [found.labels[index] for index in split.train])
         pictures.append(learn_filters(grid, name))
         np.testing.assert_array_equal(pictures[-1], model.stack_.pixel_filters_[0])

@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 from ddsfl.classify.fusion import WeightChoice
-from ddsfl.datasets.voc import VOC_CLASSES
-from ddsfl.experiments import evaluation, grid, methods
-from ddsfl.experiments.evaluation import cell_path
+from ddsfl.datasets.voc import VOC_CLASSES, VocTruth
+from ddsfl.experiments import evaluate as evaluation
+from ddsfl.experiments import grid, methods
+from ddsfl.experiments.evaluate import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
-from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model import fit as fitting
 from ddsfl.model.classifier import SceneClassifier
@@ -107,11 +107,11 @@ def test_methods_share_stages_and_test_vectors_and_get_what_they_get_alone(scene
 def test_shared_vectors_are_scored_as_the_model_scores_the_images(scenes, monkeypatch):
     test_scores, weights = evaluation._test_scores, []
 
-    def watched(model, images, labels, split, console, shared):
+    def watched(asked, model, images, labels, split, console):
         weights.append(model.weights_)
-        found = test_scores(model, images, labels, split, console, shared)
-        np.testing.assert_allclose(found, model.decision_function(images.subset(split.test)), atol=1e-5)
-        return found
+        scores = test_scores(asked, model, images, labels, split, console)
+        np.testing.assert_allclose(scores, model.decision_function(images.subset(split.test)), atol=1e-5)
+        return scores
 
     monkeypatch.setattr(evaluation, "_test_scores", watched)
     monkeypatch.setattr(evaluation, "SCORED_AT_ONCE", 3)
@@ -124,9 +124,9 @@ def test_vectors_are_dropped_after_their_last_use(scenes, monkeypatch):
     kept = []
     evaluate_split = grid.evaluate_split
 
-    def watched(images, labels, split, recipe, place):
-        cell = evaluate_split(images, labels, split, recipe, place)
-        kept.append(len(place.shared.vectors))
+    def watched(asked, images, labels, split):
+        cell = evaluate_split(asked, images, labels, split)
+        kept.append(len(asked.vectors))
         return cell
 
     monkeypatch.setattr(grid, "evaluate_split", watched)
@@ -211,8 +211,8 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
     scored = []
     test_scores = evaluation._test_scores
 
-    def watched(model, *args):
-        scored.append((model, test_scores(model, *args)))
+    def watched(asked, model, *args):
+        scored.append((model, test_scores(asked, model, *args)))
         return scored[-1][1]
 
     monkeypatch.setattr(evaluation, "_test_scores", watched)
@@ -232,7 +232,7 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
 
     # The machines were fitted without what is difficult for their class.
     found, _ = voc.read()
-    truth = VocTruth.read(voc.data, ("train", "val")).of(range(8), classes)
+    truth = VocTruth.read(voc.data, ("train", "val")).values[:8, SHOWN]
     assert (truth == 0).any()
     vectors = torch.from_numpy(model.transform(found.paths[:8])).double()
     augmented = torch.cat([vectors, torch.ones(8, 1)], dim=1)

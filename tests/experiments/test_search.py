@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from ddsfl.experiments import search
-from ddsfl.experiments.evaluation import Recipe
+from ddsfl.experiments.evaluate import Evaluation
 from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training_folds
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import image_list
 from tests.support.tiny import TINY, tiny_scenes
 
+SETTINGS = preset("quick").change(TINY)
 SMALL = {"lambda1": (0.0, 0.01), "gamma": (0.0, 0.3)}
 
 
 @pytest.fixture
 def scenes():
     images, labels = tiny_scenes(n_per_class=4, classes=2)
-    return image_list(images, preset("quick").change(TINY)), labels
+    return SETTINGS.image_list(images), labels
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def made_up(monkeypatch):
     """Replace training by a score for the settings; returns what was evaluated."""
     asked = []
 
-    def evaluate(images, labels, split, recipe, place, console):
-        weights = {name: recipe.changes[f"layers.bank.{name}"] for name in GRIDS}
+    def evaluate(evaluation, images, labels, split, console):
+        weights = {name: evaluation.settings.changes[f"layers.bank.{name}"] for name in GRIDS}
         asked.append((weights, split.name))
         # lambda1 is best at 0.01; gamma is best at 0.1, but at 1 if lambda1 is not.
         score = 0.5 - abs(weights["lambda1"] - 0.01)
@@ -40,7 +40,7 @@ def made_up(monkeypatch):
 
 
 def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(scenes, made_up, tmp_path):
-    found = search_settings(*scenes, tmp_path, preset="quick", changes=TINY, n_folds=2)
+    found = search_settings(*scenes, tmp_path, settings=SETTINGS, n_folds=2)
     assert found.chosen == {
         "layers.bank.xi": 0.0,  # all equal: the first
         "layers.bank.lambda1": 0.01,
@@ -63,17 +63,22 @@ def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(s
     assert found.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
 
 
-def test_every_fold_is_trained_by_the_recipe_that_was_asked_for(scenes, tmp_path, monkeypatch):
+def test_every_fold_is_evaluated_as_asked(scenes, tmp_path, monkeypatch):
     asked = []
 
-    def evaluate(images, labels, split, recipe, place, console):
-        asked.append((recipe, place.shared.folder.name, place.folder))
+    def evaluate(evaluation, images, labels, split, console):
+        asked.append(evaluation)
         return {"mean_class_accuracy": 0.5}
 
     monkeypatch.setattr(search, "evaluate_split", evaluate)
-    search_settings(*scenes, tmp_path, changes=TINY, grids={"eta": (0.1,)}, n_folds=2, seed=3, device="cpu")
-    recipe = Recipe("quick", {**TINY, "layers.bank.eta": 0.1}, 3, "cpu")
-    assert asked == [(recipe, "fold1.stages", None), (recipe, "fold2.stages", None)]
+    search_settings(
+        *scenes, tmp_path, settings=SETTINGS, grids={"eta": (0.1,)}, n_folds=2, seed=3, device="cpu"
+    )
+    settings = SETTINGS.change({"layers.bank.eta": 0.1})
+    assert asked == [
+        Evaluation(settings, "search", seed=3, device="cpu", shared_stages=tmp_path / f"fold{number}.stages")
+        for number in (1, 2)
+    ]
 
 
 def test_candidates_are_judged_by_the_mean_of_their_folds():
@@ -82,7 +87,7 @@ def test_candidates_are_judged_by_the_mean_of_their_folds():
 
 def test_candidates_are_kept_and_other_work_is_not_mistaken_for_them(scenes, made_up, tmp_path):
     images, labels = scenes
-    options = {"changes": TINY, "n_folds": 2}
+    options = {"settings": SETTINGS, "n_folds": 2}
     first = search_settings(images, labels, tmp_path, **options)
     count = len(made_up)
     files = sorted(tmp_path.glob("candidate.*.json"))
@@ -128,7 +133,14 @@ def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp
     images, labels = scenes
     reported = []
     found = search_settings(
-        images, labels, tmp_path, changes=TINY, grids=SMALL, n_folds=2, device="cpu", report=reported.append
+        images,
+        labels,
+        tmp_path,
+        settings=SETTINGS,
+        grids=SMALL,
+        n_folds=2,
+        device="cpu",
+        report=reported.append,
     )
     assert reported == list(found.candidates)
     assert len(found.candidates) == 4
@@ -157,7 +169,12 @@ def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, t
         return fit(self, *args, **{**options, **report})
 
     monkeypatch.setattr(SceneClassifier, "fit", watched)
-    options = {"changes": changes, "grids": {"lambda1": (0.0, 0.01)}, "n_folds": 2, "device": "cpu"}
+    options = {
+        "settings": preset("quick").change(changes),
+        "grids": {"lambda1": (0.0, 0.01)},
+        "n_folds": 2,
+        "device": "cpu",
+    }
     search_settings(images, labels, tmp_path, **options)
     assert computed.count("sift.words") == 2  # one a fold
     assert computed.count("layer1.bank") == 4

@@ -13,7 +13,7 @@ from tests.support.pictures import bad_files, picture
 
 
 def smooth(height, width):
-    """A gradient with one bright corner, so that every flip and turn looks different."""
+    """A gradient with one bright corner: every flip and rotation looks different."""
     y, x = np.mgrid[:height, :width]
     return (40 + 100 * x / width + 100 * y / height).astype(np.uint8)
 
@@ -21,11 +21,11 @@ def smooth(height, width):
 def test_gray_is_the_luma_of_the_array_as_it_is():
     rgb = picture()
     expected = rgb @ np.array([0.299, 0.587, 0.114])
-    found = decode(rgb)
-    assert found.dtype == torch.uint8
-    assert found.shape == (1, 37, 53)
-    assert np.abs(found[0].numpy() - expected).max() <= 1
-    assert torch.equal(decode(Image.fromarray(rgb)), found)
+    gray = decode(rgb)
+    assert gray.dtype == torch.uint8
+    assert gray.shape == (1, 37, 53)
+    assert np.abs(gray[0].numpy() - expected).max() <= 1
+    assert torch.equal(decode(Image.fromarray(rgb)), gray)
 
 
 def test_uint16_and_floats_reach_the_same_levels():
@@ -90,7 +90,7 @@ def test_downscaling_is_antialiased():
 
 def test_every_exif_orientation_comes_out_upright(tmp_path):
     upright = smooth(40, 60)
-    stored = {  # orientation -> how a camera stores the upright picture
+    stored = {  # orientation -> how a camera stores the upright image
         1: upright, 2: upright[:, ::-1], 3: upright[::-1, ::-1], 4: upright[::-1],
         5: upright.T, 6: np.rot90(upright), 7: upright[::-1, ::-1].T, 8: np.rot90(upright, -1),
     }  # fmt: skip
@@ -124,18 +124,18 @@ def test_float_files_reach_to_one_or_to_255(tmp_path):
         Image.fromarray(gray / 255 * scale).save(path)
         assert torch.equal(decode(path)[0], torch.from_numpy(gray.astype(np.uint8)))
     Image.fromarray(gray * 1000).save(tmp_path / "high.tif")
-    with pytest.raises(UnreadableImage, match="levels reach from"):
+    with pytest.raises(UnreadableImage, match="levels range from"):
         decode(tmp_path / "high.tif")
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK", "YCbCr", "HSV"])
 def test_every_mode_of_pillow_keeps_the_picture(mode):
     rgb = np.repeat(smooth(32, 48)[..., None], 3, axis=2)
-    found = decode(Image.fromarray(rgb).convert(mode))[0].numpy().astype(float)
+    gray = decode(Image.fromarray(rgb).convert(mode))[0].numpy().astype(float)
     if mode in ("1", "P", "PA"):  # dithered: the brightness survives
-        assert abs(found.mean() - rgb.mean()) < 5
+        assert abs(gray.mean() - rgb.mean()) < 5
     else:
-        assert np.abs(found - rgb[..., 0]).max() <= 2
+        assert np.abs(gray - rgb[..., 0]).max() <= 2
     assert decode(Image.fromarray(rgb).convert(mode), colour="lab").shape == (3, 32, 48)
 
 
@@ -162,8 +162,8 @@ def test_lab_of_known_colours():
         (10, 10, 10): (2.74, 0, 0),
     }
     for rgb, (lightness, a, b) in known.items():
-        found = lab_from_rgb(np.array(rgb, np.uint8))
-        assert np.abs(found - np.array([lightness * 2.55, a + 128, b + 128])).max() <= 0.56, rgb
+        lab = lab_from_rgb(np.array(rgb, np.uint8))
+        assert np.abs(lab - np.array([lightness * 2.55, a + 128, b + 128])).max() <= 0.56, rgb
     pixels = np.broadcast_to(np.array([255, 0, 0], np.uint8), (20, 30, 3))
     assert decode(pixels, colour="lab")[:, 3, 4].tolist() == [136, 208, 195]
 
@@ -184,13 +184,13 @@ def test_rgb_is_the_array_as_it_is(tmp_path):
 def test_a_large_jpeg_is_decoded_small_and_right(tmp_path):
     large = np.asarray(Image.fromarray(smooth(30, 40)).resize((2400, 1800), Image.Resampling.BICUBIC))
     Image.fromarray(large).save(tmp_path / "large.jpg", quality=95)
-    found = decode(tmp_path / "large.jpg")
-    assert found.shape == (1, 225, 300)
-    assert (found.float() - decode(large).float()).abs().mean() < 1
+    small = decode(tmp_path / "large.jpg")
+    assert small.shape == (1, 225, 300)
+    assert (small.float() - decode(large).float()).abs().mean() < 1
 
 
 def flat_jpeg(path, side):
-    """Write a middle-gray JPEG of any size: all its 8 x 8 blocks are the same six bits."""
+    """Write a mid-gray JPEG of any size: each of its 8 x 8 blocks is the same six bits."""
     Image.new("L", (8, 8), 128).save(path)
     stored = bytearray(path.read_bytes())
     frame = stored.index(b"\xff\xc0")
@@ -203,13 +203,13 @@ def flat_jpeg(path, side):
 
 def test_a_jpeg_of_20000_pixels_a_side_is_decoded_reduced(tmp_path):
     flat_jpeg(tmp_path / "huge.jpg", 20_000)
-    found = decode(tmp_path / "huge.jpg")
-    assert found.shape == (1, 300, 300)
-    assert (found == 128).all()
+    small = decode(tmp_path / "huge.jpg")
+    assert small.shape == (1, 300, 300)
+    assert (small == 128).all()
 
 
 def bomb(path, side):
-    """Write the start of a PNG that claims to be large; refusing it must not need the rest."""
+    """Write the start of a PNG that claims to be large; it must be refused without the rest."""
 
     def chunk(kind, content):
         return (

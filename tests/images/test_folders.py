@@ -24,15 +24,15 @@ def sets(tmp_path):
         "Küche 厨房/x.png",
         "Küche 厨房/ü.png",
     )
-    (tmp_path / "forest" / "notes.txt").write_text("not a picture")
+    (tmp_path / "forest" / "notes.txt").write_text("not an image")
     (tmp_path / "forest" / ".hidden.png").write_text("")
     (tmp_path / ".git").mkdir()
     return tmp_path
 
 
 def test_class_folders_in_sorted_order(sets):
-    found = find_images(sets)
-    names = [path.relative_to(sets).as_posix() for path in found.paths]
+    images = find_images(sets)
+    names = [path.relative_to(sets).as_posix() for path in images.paths]
     assert names == [
         "Küche 厨房/x.png",
         "Küche 厨房/ü.png",
@@ -40,36 +40,36 @@ def test_class_folders_in_sorted_order(sets):
         "forest/b.png",
         "forest/deep/er/c.jpeg",
     ]
-    assert found.labels == ["Küche 厨房"] * 2 + ["forest"] * 3
-    assert found.classes == ["Küche 厨房", "forest"]
-    assert (len(found), found.n_ignored, found.problems) == (5, 1, [])
-    assert find_images(str(sets)) == found
+    assert images.labels == ["Küche 厨房"] * 2 + ["forest"] * 3
+    assert images.classes == ["Küche 厨房", "forest"]
+    assert (len(images), images.n_ignored, images.problems) == (5, 1, [])
+    assert find_images(str(sets)) == images
 
 
 def test_rare_labels_empty_folders_and_loose_images_are_named(sets):
     put(sets, "coast/one.png", "loose.png")
     (sets / "empty").mkdir()
-    found = find_images(sets)
-    assert found.classes == ["Küche 厨房", "forest"]
-    assert [problem.split(":")[0] for problem in found.problems] == [
+    images = find_images(sets)
+    assert images.classes == ["Küche 厨房", "forest"]
+    assert [problem.split(":")[0] for problem in images.problems] == [
         f"1 image in {sets} left out", "Class folders without any image", "Label 'coast' left out",
     ]  # fmt: skip
-    assert "it has 1 image, 2 are needed" in found.problems[2]
+    assert "it has 1 image, 2 are needed" in images.problems[2]
     assert "coast" in find_images(sets, least=1).classes
 
 
 def test_without_drops_images_and_labels_that_became_rare(sets):
-    found = find_images(sets).without([0, 2])
-    assert found.labels == ["forest", "forest"]
-    assert found.problems == ["Label 'Küche 厨房' left out: it has 1 image, 2 are needed."]
+    images = find_images(sets).without([0, 2])
+    assert images.labels == ["forest", "forest"]
+    assert images.problems == ["Label 'Küche 厨房' left out: it has 1 image, 2 are needed."]
 
 
 def test_links_in_circles_and_to_the_same_file(sets):
     os.symlink(sets / "forest", sets / "forest" / "deep" / "circle")
     os.symlink(sets / "forest" / "a.JPG", sets / "forest" / "again.jpg")
-    found = find_images(sets)
-    assert found.labels.count("forest") == 3
-    [problem] = found.problems
+    images = find_images(sets)
+    assert images.labels.count("forest") == 3
+    [problem] = images.problems
     assert "again.jpg left out: the same file as" in problem
 
 
@@ -87,9 +87,9 @@ def refuse(folder):
 def test_a_folder_without_permission_is_named(sets, monkeypatch):
     put(sets, "locked/a.png")
     monkeypatch.setattr(folders.os, "listdir", refuse("locked"))
-    found = find_images(sets)
-    assert found.classes == ["Küche 厨房", "forest"]
-    assert f"Folder {sets / 'locked'} left out: it cannot be opened (permission denied)." in found.problems
+    images = find_images(sets)
+    assert images.classes == ["Küche 厨房", "forest"]
+    assert f"Folder {sets / 'locked'} left out: it cannot be opened (permission denied)." in images.problems
 
 
 def test_a_root_without_permission_is_an_error(sets, monkeypatch):
@@ -124,34 +124,34 @@ def write_csv(root, text, encoding="utf-8"):
 def test_csv_with_a_byte_order_mark_and_relative_paths(sets):
     rows = "Path, Label ,extra\nforest/a.JPG,f,1\nforest/b.png, f ,\nKüche 厨房/x.png,k\n"
     rows += f"{sets / 'Küche 厨房' / 'ü.png'},k,\n"
-    found = find_images(write_csv(sets, rows, "utf-8-sig"))
-    assert found.labels == ["f", "f", "k", "k"]
-    assert found.paths[0] == sets / "forest/a.JPG"
-    assert found.problems == []
+    images = find_images(write_csv(sets, rows, "utf-8-sig"))
+    assert images.labels == ["f", "f", "k", "k"]
+    assert images.paths[0] == sets / "forest/a.JPG"
+    assert images.problems == []
 
 
 def test_csv_with_several_labels(sets):
     rows = "path,label\nforest/a.JPG,tree;sky\nforest/b.png,tree\nKüche 厨房/x.png,sky; rare ;sky\n"
     rows += "Küche 厨房/ü.png,rarer\n"
-    found = find_images(write_csv(sets, rows))
-    assert found.labels == [("tree", "sky"), ("tree",), ("sky",)]
-    assert [problem.split()[1] for problem in found.problems] == ["'rare'", "'rarer'"]
-    assert found.classes == ["sky", "tree"]
+    images = find_images(write_csv(sets, rows))
+    assert images.labels == [("tree", "sky"), ("tree",), ("sky",)]
+    assert [problem.split()[1] for problem in images.problems] == ["'rare'", "'rarer'"]
+    assert images.classes == ["sky", "tree"]
 
 
 def test_bad_rows_of_a_csv_are_named_by_line(sets):
     rows = "path,label\nforest/a.JPG,f\n,f\nforest/b.png,\nnone.png,f\nforest/b.png,f\nforest/./a.JPG,k\n"
     rows += "Küche 厨房/x.png,k\nKüche 厨房/ü.png,k\nforest/deep/er/c.jpeg\n"
-    found = find_images(write_csv(sets, rows))
-    assert found.labels == ["f", "f", "k", "k"]
-    assert found.problems[:4] == [
-        "Line 3 of list.csv left out: it names no path.",
-        "Line 4 of list.csv left out: it gives no label to forest/b.png.",
+    images = find_images(write_csv(sets, rows))
+    assert images.labels == ["f", "f", "k", "k"]
+    assert images.problems[:4] == [
+        "Line 3 of list.csv left out: it has no path.",
+        "Line 4 of list.csv left out: it has no label for forest/b.png.",
         "Line 5 of list.csv left out: there is no file none.png.",
-        "Line 10 of list.csv left out: it gives no label to forest/deep/er/c.jpeg.",
+        "Line 10 of list.csv left out: it has no label for forest/deep/er/c.jpeg.",
     ]
-    assert "the same file as" in found.problems[4]
-    assert "there labelled 'f', here 'k'" in found.problems[4]
+    assert "the same file as" in images.problems[4]
+    assert "there labelled 'f', here 'k'" in images.problems[4]
 
 
 @pytest.mark.parametrize("text", ["", "file,label\na,b\n", "a.png,forest\n"])
@@ -173,8 +173,8 @@ def test_csv_without_permission(tmp_path, monkeypatch):
 
 def test_list_images_expands_folders(sets):
     notes = sets / "forest" / "notes.txt"
-    found = list_images([str(notes), sets / "forest"])
-    assert found == [notes, *(sets / "forest" / name for name in ("a.JPG", "b.png", "deep/er/c.jpeg"))]
+    files = list_images([str(notes), sets / "forest"])
+    assert files == [notes, *(sets / "forest" / name for name in ("a.JPG", "b.png", "deep/er/c.jpeg"))]
     with pytest.raises(ImageSetError, match="no such file"):
         list_images([sets / "nothing.png"])
     (sets / "empty").mkdir()

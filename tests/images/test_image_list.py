@@ -67,7 +67,7 @@ def test_the_fingerprint_is_that_of_the_pixels(tmp_path):
 def test_an_image_list_survives_pickling_without_its_pictures():
     images = ImageList([picture(200, 200)], colour="lab").subset([0, 0])
     images.read_all()
-    assert len(pickle.dumps(images)) < 150_000  # the source of 120,000 bytes, and no decoded copy
+    assert len(pickle.dumps(images)) < 150_000  # the source has 120,000 bytes; no decoded copy
     assert torch.equal(pickle.loads(pickle.dumps(images))[1], images[1])
 
 
@@ -76,19 +76,19 @@ def test_batches_keep_order(size):
     arrays = [np.full((16, 16 + index), index, np.uint8) for index in range(11)]
     tensors = [decode(array) for array in arrays]
     for images in (ImageList(arrays), tensors, tuple(tensors)):
-        found = list(batches(images, size))
-        assert [len(batch) for batch in found] == [min(size, 11 - start) for start in range(0, 11, size)]
-        flat = [image for batch in found for image in batch]
+        lists = list(batches(images, size))
+        assert [len(batch) for batch in lists] == [min(size, 11 - start) for start in range(0, 11, size)]
+        flat = [image for batch in lists for image in batch]
         assert all(torch.equal(a, b) for a, b in zip(flat, tensors))
     assert list(batches(ImageList([]), size)) == []
 
 
 def test_batches_raise_what_goes_wrong_in_the_background_and_leave_no_threads():
     images = ImageList([*[picture()] * 5, "missing.png", *[picture()] * 5])
-    found = batches(images, 2)
-    assert [len(next(found)), len(next(found))] == [2, 2]
+    iterator = batches(images, 2)
+    assert [len(next(iterator)), len(next(iterator))] == [2, 2]
     with pytest.raises(UnreadableImage, match=r"missing\.png"):
-        next(found)
+        next(iterator)
     with pytest.raises(ValueError, match="size=0"):
         next(batches(images, 0))
     stopped = batches(images, 2)
@@ -108,9 +108,9 @@ def test_batches_decode_no_more_than_two_batches_ahead():
             asked.append(index)
             return super().__getitem__(index)
 
-    found = batches(Lazy(), 8)
-    next(found)
-    found.close()
+    iterator = batches(Lazy(), 8)
+    next(iterator)
+    iterator.close()
     assert max(asked) < 16
 
 

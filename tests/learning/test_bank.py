@@ -56,7 +56,7 @@ def test_objective_never_rises_within_a_leg_and_adds_up(dtype: type) -> None:
     near = np.repeat(X[:, None], 2, 1) + 0.05
     bank = make(xi=0.05, eta=0.3, refresh_every=3).fit(X.astype(dtype), y, None, near)
     legs = column(bank, "leg")
-    # 2 rounds of 8 steps, cut after 3 and 6 of them: 3 legs a round after the initialisation.
+    # 2 rounds of 8 steps, split after steps 3 and 6: 3 legs per round after the initialisation.
     assert set(legs) == set(range(7))
     assert set(column(bank, "round")) == {0, 1, 2}
     for leg in set(legs):
@@ -195,7 +195,7 @@ def test_a_small_class_uses_the_neighbours_it_has() -> None:
 
 def test_fewer_patches_than_filters_warns() -> None:
     X, _ = patches()
-    with pytest.warns(UserWarning, match=r"n_filters=11 but X has 6 patches"):
+    with pytest.warns(UserWarning, match=r"n_filters=11, but X has only 6 patches"):
         assert np.isfinite(make().fit(X[:6]).filters_).all()
 
 

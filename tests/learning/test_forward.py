@@ -1,4 +1,4 @@
-"""The dense forward pass against loops, and whether things come out where they went in."""
+"""The dense forward pass against loops, and the positions of its descriptors."""
 
 import dataclasses
 
@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ddsfl.compute.rows import Responses, rectified
-from ddsfl.learning.forward import ForwardPass, average_pool, spanned_field
+from ddsfl.learning.forward import ForwardPass, average_pool
+from ddsfl.learning.layer import spanned_field
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.geometry import make_batch, scaled_shapes
 from tests.oracles import forward as oracle
@@ -27,11 +28,11 @@ def test_first_layer_is_a_loop_over_patches():
     stack = random_stack()
     image = noise((40, 31))
     forward = ForwardPass(stack.layers, stack.learned_, make_batch([image]))
-    found = forward.responses(0, 3)
+    responses = forward.responses(0, 3)
     pixels = image[0].double().numpy() / 255
     for row, column in [(0, 0), (8, 5), (3, 2)]:
         expected = oracle.pixel_response(pixels, 3 * row, 3 * column, 16, *oracle_parts(stack.learned_[0]))
-        np.testing.assert_allclose(found[0, row, column], expected, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(responses[0, row, column], expected, rtol=2e-4, atol=1e-5)
 
 
 def test_upper_layers_are_loops_over_responses():
@@ -50,15 +51,15 @@ def test_upper_layers_are_loops_over_responses():
         for r in range((84 - 32) // 6 + 1)
         for c in range((80 - 32) // 6 + 1)
     }
-    found = forward.responses(1, 6)
-    assert found.shape[1:3] == (9, 9)
+    responses = forward.responses(1, 6)
+    assert responses.shape[1:3] == (9, 9)
     for row, column in [(0, 0), (8, 8), (4, 2)]:
-        np.testing.assert_allclose(found[0, row, column], second[row, column], rtol=5e-4, atol=1e-5)
-    found = forward.responses(2, 6)
-    assert found.shape[1:3] == (4, 4)  # fields of 62 in 84 x 80
+        np.testing.assert_allclose(responses[0, row, column], second[row, column], rtol=5e-4, atol=1e-5)
+    responses = forward.responses(2, 6)
+    assert responses.shape[1:3] == (4, 4)  # fields of 62 in 84 x 80
     for row, column in [(0, 0), (3, 3), (1, 2)]:
         expected = oracle.upper_response(second, row, column, 5, 5, *parts[2])
-        np.testing.assert_allclose(found[0, row, column], expected, rtol=2e-3, atol=1e-4)
+        np.testing.assert_allclose(responses[0, row, column], expected, rtol=2e-3, atol=1e-4)
 
 
 def test_images_of_other_shapes_in_the_batch_change_nothing():
@@ -78,44 +79,46 @@ def test_images_of_other_shapes_in_the_batch_change_nothing():
 def test_descriptors_have_unit_length_and_the_paper_s_counts():
     stack = random_stack()
     described = stack.describe([noise((128, 100))])
-    for index, (layer, found) in enumerate(zip(LAYERS, described)):
+    for index, (layer, descriptors) in enumerate(zip(LAYERS, described)):
         field = spanned_field(LAYERS, index)
         expected = 0
         for scale in range(layer.n_scales):
             height, width = scaled_shapes(torch.tensor([[128, 100]]), scale)[0].tolist()
             expected += max(0, (height - field) // layer.step + 1) * max(0, (width - field) // layer.step + 1)
-        assert len(found) == expected
-        torch.testing.assert_close(found.vectors.norm(dim=1), torch.ones(len(found)))
+        assert len(descriptors) == expected
+        torch.testing.assert_close(descriptors.vectors.norm(dim=1), torch.ones(len(descriptors)))
 
 
 def test_signs_tell_light_on_dark_from_dark_on_light_and_leave_the_layers_above_alone():
     kept = tuple(dataclasses.replace(layer, signs=0.5) for layer in LAYERS)
     image = noise((80, 91))
     plain, signed = random_stack().describe([image]), random_stack(kept).describe([image])
-    for without, found in zip(plain, signed):
+    for without, with_signs in zip(plain, signed):
         width = without.vectors.shape[1]
-        magnitudes, signs = found.vectors[:, :width], found.vectors[:, width:]
+        magnitudes, signs = with_signs.vectors[:, :width], with_signs.vectors[:, width:]
         torch.testing.assert_close(magnitudes * 1.25**0.5, without.vectors)
         torch.testing.assert_close(signs.abs() * 2, magnitudes)
         assert 0.2 < (signs < 0).float().mean() < 0.8
-        torch.testing.assert_close(found.positions, without.positions)
+        torch.testing.assert_close(with_signs.positions, without.positions)
 
     stack = random_stack(kept)
-    stack.learned_[0].space.mean.zero_()  # else a negative is not quite its opposite
-    [found], [negative] = (stack.describe([each], [0]) for each in (image, 255 - image))
-    torch.testing.assert_close(negative.vectors[:, :width], found.vectors[:, :width], atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(negative.vectors[:, width:], -found.vectors[:, width:], atol=1e-5, rtol=1e-4)
+    stack.learned_[0].space.mean.zero_()  # otherwise a negative gives not quite the opposite
+    [positive], [negative] = (stack.describe([each], [0]) for each in (image, 255 - image))
+    torch.testing.assert_close(negative.vectors[:, :width], positive.vectors[:, :width], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(
+        negative.vectors[:, width:], -positive.vectors[:, width:], atol=1e-5, rtol=1e-4
+    )
 
 
 def test_a_scale_at_which_the_image_is_smaller_than_the_field_gives_nothing():
     described = random_stack().describe([noise((64, 64))])
-    assert len(described[2]) == 1  # 62 fits at scale 0 alone
+    assert len(described[2]) == 1  # 62 fits at scale 0 only
 
 
 @pytest.mark.parametrize(("layer", "tolerance"), [(0, 1.5), (1, 4.0), (2, 4.0)])
 @pytest.mark.parametrize("spot", [(90, 110), (61, 70)])
 def test_an_impulse_comes_out_where_it_went_in(layer, tolerance, spot):
-    """Descriptors that an impulse changes lie around it, at every scale, and reach as far as the field."""
+    """At every scale, an impulse changes only descriptors around it, no farther than the field reaches."""
     stack = random_stack()
     quiet = torch.full((1, 180, 200), 128, dtype=torch.uint8)
     quiet += torch.from_numpy(np.random.default_rng(0).integers(0, 9, (1, 180, 200), dtype=np.uint8))
@@ -142,9 +145,9 @@ def test_an_impulse_comes_out_where_it_went_in(layer, tolerance, spot):
         inside = all(places.amin(dim=0) > after.positions[at].amin(dim=0)) and all(
             places.amax(dim=0) < after.positions[at].amax(dim=0)
         )
-        if inside:  # the whole neighbourhood is in view, so its middle is the impulse
+        if inside:  # the neighbourhood is completely visible, so its middle is the impulse
             assert (middle - torch.tensor([y + 1.0, x + 1.0])).abs().max() <= tolerance * factor
-        # A pooled layer sees half its field and the pooling windows' reach to either side.
+        # To each side, a pooled layer sees half its field plus the reach of the pooling windows.
         reach = field / 2 + {0: 1, 1: 8, 2: 22}[layer]
         assert (places - torch.tensor([y + 1.0, x + 1.0])).abs().max() <= reach * factor + 2
     assert start == len(change)
@@ -153,17 +156,17 @@ def test_an_impulse_comes_out_where_it_went_in(layer, tolerance, spot):
 def test_pooling_averages_within_the_image_only():
     maps = torch.zeros(1, 4, 5, 1)
     maps[0, 1, 1], maps[0, 3, 4] = 9.0, 1e6
-    found = average_pool(
+    pooled = average_pool(
         maps, torch.tensor([[3, 3]]), 3, torch.arange(maps.shape[1]), torch.arange(maps.shape[2])
     )
-    assert found[0, 0, 0, 0] == pytest.approx(9 / 4)
-    assert found[0, 1, 1, 0] == pytest.approx(1)
-    assert found[0, 2, 2, 0] == pytest.approx(9 / 4)  # the corner of a 3 x 3 image; the spike is outside
+    assert pooled[0, 0, 0, 0] == pytest.approx(9 / 4)
+    assert pooled[0, 1, 1, 0] == pytest.approx(1)
+    assert pooled[0, 2, 2, 0] == pytest.approx(9 / 4)  # the corner of a 3 x 3 image; the spike is outside
 
 
 def test_rectify_keeps_what_stands_above_the_mean():
-    found = rectified(Responses(torch.tensor([[0.0, 4.0, 2.0]]), None))
-    torch.testing.assert_close(found, torch.tensor([[0.0, 1.0, 0.0]]))
+    responses = rectified(Responses(torch.tensor([[0.0, 4.0, 2.0]]), None))
+    torch.testing.assert_close(responses, torch.tensor([[0.0, 1.0, 0.0]]))
 
 
 def test_a_grid_that_does_not_divide_the_step_is_refused():

@@ -1,4 +1,4 @@
-"""The whole objective against the oracle's sum, and the order of the steps of Algorithm 1."""
+"""The full objective against the oracle's sum, and the order of the steps of Algorithm 1."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ WEIGHTS = Weights(
 
 
 class Scene:
-    """Patches, some without a label and some with two, and filters, as NumPy arrays."""
+    """Filters and patches, some with no label and some with two, as NumPy arrays."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(8)
@@ -75,16 +75,16 @@ def test_parts_are_weighted_and_add_up(scene: Scene) -> None:
     }
     W, sharing = torch.from_numpy(scene.W), torch.from_numpy(scene.sharing)
     fixed = Fixed(sharing, scene.objective.find_triplets(W, K, sharing))
-    found = scene.objective(W, fixed)
-    assert list(found.terms) == list(expected)
+    evaluation = scene.objective(W, fixed)
+    assert list(evaluation.terms) == list(expected)
     for name, value in expected.items():
-        np.testing.assert_allclose(float(found.terms[name]), value, rtol=1e-9, err_msg=name)
-    np.testing.assert_allclose(float(found.value), sum(expected.values()), rtol=1e-9)
+        np.testing.assert_allclose(float(evaluation.terms[name]), value, rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(float(evaluation.value), sum(expected.values()), rtol=1e-9)
 
     direction = np.random.default_rng(1).normal(size=(D, P))
     up, down = (scene.objective(W + s * torch.from_numpy(direction), fixed).value for s in (1e-6, -1e-6))
     slope = (float(up) - float(down)) / 2e-6
-    np.testing.assert_allclose((found.gradient.numpy() * direction).sum(), slope, rtol=1e-5)
+    np.testing.assert_allclose((evaluation.gradient.numpy() * direction).sum(), slope, rtol=1e-5)
 
     alone = scene.objective(W)
     np.testing.assert_allclose(float(alone.value), sum(list(expected.values())[:3]), rtol=1e-9)
@@ -95,7 +95,7 @@ def test_choice_of_filters_uses_every_weight(scene: Scene) -> None:
     anchors, classes, positives, negatives = scene.neighbours(every)
     labelled_X, w = scene.X[scene.labelled], WEIGHTS
     W = torch.from_numpy(scene.W)
-    found = scene.objective.choose_filters(W, scene.objective.find_triplets(W, K, None))
+    sharing = scene.objective.choose_filters(W, scene.objective.find_triplets(W, K, None))
     differs = False
     for c in range(C):
 
@@ -111,16 +111,16 @@ def test_choice_of_filters_uses_every_weight(scene: Scene) -> None:
         member = scene.membership[scene.labelled][:, c]
         settings = (w.gamma, w.lambda2, w.eta, w.tau)
         order = oracle.greedy_sharing(scene.W, labelled_X[member], *settings, mean_hinge)
-        assert sorted(order) == found[c].nonzero()[:, 0].tolist()
+        assert sorted(order) == sharing[c].nonzero()[:, 0].tolist()
         without = oracle.greedy_sharing(
             scene.W, labelled_X[member], w.gamma, w.lambda2, 0.0, w.tau, mean_hinge
         )
         differs |= sorted(without) != sorted(order)
-    assert differs  # the hinge does take part
+    assert differs  # the hinge changes the choice
 
 
 class Recorder(Objective):
-    """Notes each search and choice, with the filters that it was made with."""
+    """Records each search and choice together with the filters it used."""
 
     def __init__(self, scene: Scene) -> None:
         self.__dict__.update(scene.objective.__dict__)
@@ -150,13 +150,13 @@ def test_order_of_the_steps(scene: Scene) -> None:
     steps = [name for name, _, _ in recorder.calls]
     assert steps == ["search", "choose", "search", "search"] * 2
     first, choice, again = (sharing for _, _, sharing in recorder.calls[:3])
-    assert first is None  # nothing is chosen yet: all filters
+    assert first is None  # nothing is chosen yet: all filters are used
     assert again is not None
     assert choice is not None
     torch.testing.assert_close(again, choice)
-    torch.testing.assert_close(recorder.calls[4][2], choice)  # a new round searches in the old choice
+    torch.testing.assert_close(recorder.calls[4][2], choice)  # a new round searches with the old choice
     torch.testing.assert_close(recorder.calls[6][2], recorder.calls[5][2])
-    assert not torch.equal(recorder.calls[2][1], recorder.calls[3][1])  # with the filters of the moment
+    assert not torch.equal(recorder.calls[2][1], recorder.calls[3][1])  # with the current filters
     rounds, legs = np.array(learned.trace)[:, :2].T
     np.testing.assert_array_equal(np.unique(rounds), [0, 1, 2])
     assert [int((legs == leg).sum()) for leg in range(7)] == [5, 4, 4, 2, 4, 4, 2]
@@ -166,18 +166,18 @@ def test_order_of_the_steps(scene: Scene) -> None:
 def test_sparsity_and_denoising_visit_patches_spread_evenly_over_all() -> None:
     rng = np.random.default_rng(5)
     X, near = (torch.from_numpy(rng.normal(size=shape)) for shape in ((10, 3), (10, 2, 3)))
-    nobody, groups = torch.zeros(10, 0, dtype=torch.bool), torch.arange(10)
+    no_classes, groups = torch.zeros(10, 0, dtype=torch.bool), torch.arange(10)
     weights = Weights(0.0, 0.5, 1.0, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
     W = torch.eye(3, dtype=torch.float64)
-    found = Objective(weights, X, near, nobody, groups, sparse_patches=4)(W).terms
-    assert float(found["sparsity"]) == pytest.approx(oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6))
+    terms = Objective(weights, X, near, no_classes, groups, sparse_patches=4)(W).terms
+    assert float(terms["sparsity"]) == pytest.approx(oracle.sparsity(W.numpy(), X[::3].numpy(), 1e-6))
     expected = 0.5 * oracle.denoising(W.numpy(), X[::3].numpy(), near[::3].numpy(), 1e-6)
-    assert float(found["denoising"]) == pytest.approx(expected)
+    assert float(terms["denoising"]) == pytest.approx(expected)
 
 
 @pytest.mark.cuda
 def test_tensor_cores_leave_value_and_gradient_as_they_are() -> None:
-    """Products by TF32 err by 2^-11 each; sums over thousands of patches do not."""
+    """Each TF32 product has an error of 2^-11; sums over thousands of patches do not."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 64)).astype(np.float32) / 8
     W = rng.normal(size=(96, 64)).astype(np.float32) / 8

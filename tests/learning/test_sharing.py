@@ -39,7 +39,7 @@ def test_every_greedy_step_equals_brute_force(
     made = make_triplets(*map(t, (anchors, classes, weights, positives, negatives)), N=N)
     hinges = Hinges(contrasts(t(W), t(X), made, EPS), made, margin, C, budget_bytes=1)
 
-    found = choose_filters(
+    sharing = choose_filters(
         t(W),
         class_moments(t(X), t(membership)),
         gamma=gamma,
@@ -59,13 +59,13 @@ def test_every_greedy_step_equals_brute_force(
             return float(np.mean(parts))
 
         order = oracle.greedy_sharing(W, X[membership[:, c]], gamma, lambda2, eta, tau, mean_hinge)
-        assert sorted(order) == found[c].nonzero()[:, 0].tolist()
+        assert sorted(order) == sharing[c].nonzero()[:, 0].tolist()
 
 
 def test_equal_filters_are_taken_by_index() -> None:
     W = torch.eye(3).double().repeat_interleave(2, 0)
-    found = choose_filters(W, torch.eye(3).double()[None], lambda2=1e-3)
-    assert found.int().tolist() == [[1, 0, 1, 0, 1, 0]]
+    sharing = choose_filters(W, torch.eye(3).double()[None], lambda2=1e-3)
+    assert sharing.int().tolist() == [[1, 0, 1, 0, 1, 0]]
 
 
 def test_a_high_price_chooses_nothing_and_a_zero_class_nothing() -> None:
@@ -76,5 +76,5 @@ def test_a_high_price_chooses_nothing_and_a_zero_class_nothing() -> None:
 
 def test_threshold_stops_early() -> None:
     S = torch.diag(torch.tensor([0.6, 0.3, 0.1]))[None]
-    found = choose_filters(torch.eye(3), S, lambda2=0.0, tau=0.2)
-    assert found.int().tolist() == [[1, 1, 0]]
+    sharing = choose_filters(torch.eye(3), S, lambda2=0.0, tau=0.2)
+    assert sharing.int().tolist() == [[1, 1, 0]]

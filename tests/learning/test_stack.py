@@ -1,4 +1,4 @@
-"""FilterStack learns every layer, the same twice, and says what is wrong with its input."""
+"""FilterStack learns every layer, is reproducible, and reports invalid input."""
 
 from dataclasses import replace
 
@@ -8,8 +8,9 @@ import torch
 from sklearn.base import clone
 
 from ddsfl.compute.stages import Stages
-from ddsfl.learning.forward import ForwardPass, Layer
+from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.inputs import InputDrawer
+from ddsfl.learning.layer import Layer
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.geometry import make_batch
@@ -24,7 +25,7 @@ LAYERS = (
 )
 PICTURES, LABELS = tiny_scenes()
 IMAGES = [torch.from_numpy(picture)[None] for picture in PICTURES]
-# Another shape in between, so that batches are padded.
+# One image of another shape, so batches are padded.
 IMAGES[1] = torch.cat([IMAGES[1], IMAGES[2][:, :9]], dim=1)
 
 
@@ -73,7 +74,7 @@ def test_svm_exemplars_no_exemplars_and_denoising():
     for change in changes:
         layers = [Layer(**{**vars(layer), **change}) for layer in LAYERS[:2]]
         learned = stack(layers).fit(IMAGES, LABELS)
-        if change.get("exemplars"):  # one exemplar a cluster, which are far fewer than a tenth
+        if change.get("exemplars"):  # one exemplar per cluster: far fewer than a tenth
             assert all((numbers > 0).all() and (numbers < 12).all() for numbers in learned.n_exemplars_)
         if change.get("exemplars", 0) is None:
             assert [list(numbers) for numbers in learned.n_exemplars_] == [[120, 120, 120]] * 2
@@ -83,7 +84,7 @@ def test_svm_exemplars_no_exemplars_and_denoising():
 
 
 def test_without_class_terms_no_exemplars_are_sought(monkeypatch):
-    monkeypatch.setattr("ddsfl.learning.stack.select_exemplars", None)  # would fail if it were called
+    monkeypatch.setattr("ddsfl.learning.stack.select_exemplars", None)  # would fail if called
     layers = [Layer(**{**vars(layer), "bank": {**BANK, "gamma": 0.0, "eta": 0.0}}) for layer in LAYERS[:2]]
     learned = stack(layers).fit(IMAGES, LABELS)
     assert [list(numbers) for numbers in learned.n_exemplars_] == [[0, 0, 0]] * 2
@@ -92,7 +93,7 @@ def test_without_class_terms_no_exemplars_are_sought(monkeypatch):
 
 def test_max_patches_bounds_what_is_drawn():
     learned = stack(LAYERS[:1], max_patches=60).fit(IMAGES, LABELS)
-    assert learned.n_exemplars_[0].sum() <= 3 * 2  # 5 patches an image, a tenth of 20 a class
+    assert learned.n_exemplars_[0].sum() <= 3 * 2  # 5 patches per image, a tenth of 20 per class
     drawn = []
     stages = Stages(report=lambda name, _: drawn.append(name))
     stack(LAYERS[:1], max_patches=60).fit(IMAGES, LABELS, stages=stages)
@@ -123,7 +124,7 @@ def test_neighbours_are_nearer_than_strangers(fitted):
 
 
 def test_first_layer_pictures_are_what_excites_the_filter(fitted):
-    """The pattern of a filter, shown as a patch, gives that filter its strongest response."""
+    """Among all patterns, that of a filter gives this filter its strongest response."""
     learned = fitted.learned_[0]
     patterns = patterns_of_filters(learned.space, learned.filters)
     inputs = learned.space.whiten(patterns @ learned.space.axes.T)
@@ -135,9 +136,9 @@ def test_first_layer_pictures_are_what_excites_the_filter(fitted):
 def test_average_of_strongest_takes_the_strongest():
     pictures = contrast_normalise(torch.rand(30, 16)).view(30, 1, 4, 4)
     responses = torch.rand(30, 2)
-    found = average_of_strongest(responses, pictures, strongest=5)
+    averages = average_of_strongest(responses, pictures, strongest=5)
     expected = pictures[responses[:, 1].argsort(descending=True)[:5]].mean(dim=0)
-    torch.testing.assert_close(found[1], expected)
+    torch.testing.assert_close(averages[1], expected)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +156,8 @@ def test_bad_input_is_named(images, labels, message):
 
 
 def test_an_unknown_selector_is_named():
-    layers = [Layer(**{**vars(LAYERS[0]), "exemplars": {"method": "guess"}})]
     with pytest.raises(ValueError, match="method='guess' is unknown; expected one of"):
-        stack(layers).fit(IMAGES, LABELS)
+        Layer(**{**vars(LAYERS[0]), "exemplars": {"method": "guess"}})
 
 
 @pytest.mark.cuda

@@ -8,7 +8,7 @@ from ddsfl.learning.triplets import Triplets, make_triplets
 from tests.oracles import learning as oracle
 
 EPS = 1e-3
-SMALL = 4096  # bytes: many chunks that do not divide
+SMALL = 4096  # bytes: many chunks, which do not divide the rows evenly
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def X(rng: np.random.Generator) -> np.ndarray:
 
 @pytest.fixture
 def membership(rng: np.random.Generator) -> np.ndarray:
-    """Patches of one, several and no classes."""
+    """Patches with one class, several classes or none."""
     return rng.random((43, 3)) < 0.4
 
 
@@ -93,7 +93,7 @@ def test_shareable(
 def random_triplets(
     rng: np.random.Generator, membership: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Triplets]:
-    """Anchors of every class with random neighbours, some of which are missing."""
+    """Anchors of every class with random neighbours, some of them missing."""
     classes, anchors = np.nonzero(membership.T)
     positives, negatives = (rng.integers(len(membership), size=(len(anchors), 4)) for _ in range(2))
     positives[::3, 2:] = -1

@@ -14,7 +14,7 @@ def test_neighbours_of_every_label_in_the_filters_of_its_class() -> None:
     membership[~membership.any(1), 0] = True
     sharing = rng.random((C, D)) < 0.6
     for chosen in (None, sharing):
-        found = search_triplets(
+        triplets = search_triplets(
             torch.from_numpy(F),
             torch.from_numpy(membership),
             torch.from_numpy(groups),
@@ -30,17 +30,17 @@ def test_neighbours_of_every_label_in_the_filters_of_its_class() -> None:
             for j, near, far in zip(rows, positives, negatives):
                 if (near < 0).all() or (far < 0).all():
                     continue
-                assert found.anchors[row] == j
-                assert found.classes[row] == c
-                np.testing.assert_allclose(found.weights[row], 1 / (C * len(rows)))
+                assert triplets.anchors[row] == j
+                assert triplets.classes[row] == c
+                np.testing.assert_allclose(triplets.weights[row], 1 / (C * len(rows)))
                 expected = np.zeros(N)
                 np.add.at(expected, near[near >= 0], 1 / (near >= 0).sum())
                 np.add.at(expected, far[far >= 0], -1 / (far >= 0).sum())
                 signs = np.zeros(N)
-                np.add.at(signs, found.neighbours[row].numpy(), found.signs[row].numpy())
+                np.add.at(signs, triplets.neighbours[row].numpy(), triplets.signs[row].numpy())
                 np.testing.assert_allclose(signs, expected, atol=1e-12)
                 row += 1
-        assert row == len(found.anchors)
+        assert row == len(triplets.anchors)
 
 
 def test_gather_and_scatter_are_transposes() -> None:

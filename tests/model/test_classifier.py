@@ -95,9 +95,11 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
 def test_a_model_file_that_lacks_a_part_is_named(fitted, tmp_path):
     fitted.save(tmp_path / "m.safetensors")
     tensors, header = read_model(tmp_path / "m.safetensors")
-    del tensors["layer2.filters"]
+    del tensors["source.stack.layer2.filters"]
     write_model(tmp_path / "m.safetensors", tensors, header)
-    with pytest.raises(ModelFileError, match=r"lacks a part of a SceneClassifier: 'layer2.filters'"):
+    with pytest.raises(
+        ModelFileError, match=r"lacks a part of a SceneClassifier: 'source.stack.layer2.filters'"
+    ):
         SceneClassifier.load(tmp_path / "m.safetensors")
 
 

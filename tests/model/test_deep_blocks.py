@@ -1,6 +1,7 @@
 """SceneClassifier over many kinds of blocks: joined, weighted and stored."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +9,10 @@ import torch
 from sklearn.base import clone
 
 from ddsfl.classify.fusion import choose_weights
-from ddsfl.descriptors.registry import METHODS
+from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_model, write_model
-from ddsfl.model.settings import Settings
+from ddsfl.model.settings import NAMED, Settings
 from ddsfl.report.inspection import describe_model, draw_model
 from tests.support.tiny import TINY, tiny_scenes
 
@@ -67,7 +68,7 @@ def test_hand_made_descriptors_alone_make_a_classifier(tmp_path):
         _ = loaded.stack_
 
 
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.kind == "local"])
+@pytest.mark.parametrize("method", [name for name, kind in NAMED.items() if kind.is_local])
 def test_each_local_descriptor_may_be_named_by_its_method(method):
     block = {"name": "a", "source": method, "coding": {"method": "vq", "n_words": 8, "max_iter": 2}}
     model = model_of({"layers": [], "blocks": [block]}).fit(IMAGES, LABELS)
@@ -140,11 +141,28 @@ def test_files_of_the_first_format_still_load(tmp_path, monkeypatch):
     del header["settings"]["sources"]
     for block in header["settings"]["blocks"]:
         del block["power"]
+    layers = {name.removeprefix("source.stack."): array for name, array in tensors.items()}
+    terms = [bytes(layers.pop(f"layer{number}.terms")).decode().split() for number in (1, 2)]
     monkeypatch.setattr("ddsfl.model.file.FORMAT_VERSION", 1)
-    write_model(tmp_path / "m", tensors, header)
+    write_model(tmp_path / "m", layers, {**header, "objective_terms": terms})
     old = SceneClassifier.load(tmp_path / "m", device="cpu")
     np.testing.assert_array_equal(old.decision_function(IMAGES), model.decision_function(IMAGES))
     assert old.settings_ == model.settings_
+    assert old.stack_.objective_terms_ == model.stack_.objective_terms_
+
+
+def test_a_file_of_version_0_1_0_gives_the_scores_that_it_gave_then():
+    """Saved at 1f98eb8, in format 2, by preset quick in small; the scores are those of that commit."""
+    model = SceneClassifier.load(Path(__file__).parent / "saved-by-0.1.0.safetensors", device="cpu")
+    images, _ = make_scenes(n_per_class=6, random_state=5)
+    expected = [
+        [-0.470019, -0.874930, -0.765199, -0.875667, -0.870159, -0.772938, -0.645954, -0.740958],
+        [-0.401655, -0.977845, -0.899316, -0.947535, -0.791630, -0.602641, -0.560645, -0.803873],
+    ]
+    np.testing.assert_allclose(model.decision_function(images[:2]), expected, atol=1e-4)
+    assert model.preset == "quick"
+    assert model.settings_.preset == "quick"
+    assert model.changes["blocks.coding.n_words"] == model.settings_.changes["blocks.coding.n_words"] == 16
 
 
 def test_settings_of_many_blocks_survive_json(fused):

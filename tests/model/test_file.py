@@ -101,7 +101,7 @@ def test_foreign_files_are_refused_and_never_executed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [(3, "newer .* update ddsfl"), (0, "older .* train the model again")]
+    ("version", "words"), [(4, "newer .* update ddsfl"), (0, "older .* train the model again")]
 )
 def test_other_versions_are_refused(tmp_path, version, words):
     header = json.dumps({"format": modelfile.FORMAT, "format_version": version})

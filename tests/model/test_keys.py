@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from ddsfl.classify.fusion import WeightChoice
-from ddsfl.encoder.blocks import Encoder
-from ddsfl.model.fit import encode_all as original
+from ddsfl.encoder.encoder import Encoder
 from tests.model.test_deep_blocks import FUSED, IMAGES, LABELS, MANY, model_of
 from tests.support.tiny import TINY
 
@@ -96,8 +95,8 @@ def test_labels_matter_to_layers_but_not_to_edges(tmp_path):
 
 
 def test_parts_of_the_images_are_stored_one_by_one(fused, tmp_path, monkeypatch):
-    for module in ("keys", "fitting"):
-        monkeypatch.setattr(f"ddsfl.{module}.ENCODED_AT_ONCE", 5)
+    for module in ("keys", "fit"):
+        monkeypatch.setattr(f"ddsfl.model.{module}.ENCODED_AT_ONCE", 5)
     changes = {**FUSED, "blocks": MANY[2:5]}
     steps = []
 
@@ -128,10 +127,9 @@ def test_parts_of_the_images_are_stored_one_by_one(fused, tmp_path, monkeypatch)
 
 
 def test_vectors_not_found_are_encoded_in_one_pass(tmp_path, monkeypatch):
-    passes = []
+    passes, original = [], Encoder.encode_all
     monkeypatch.setattr(
-        "ddsfl.model.fit.encode_all",
-        lambda encoder, *given: passes.append(encoder) or original(encoder, *given),
+        Encoder, "encode_all", lambda encoder, *given: passes.append(encoder) or original(encoder, *given)
     )
     found_by({**FUSED, "layers": [], "blocks": MANY[2:4]}, tmp_path)
     assert [[block.name for block in encoder.blocks] for encoder in passes] == [["edges", "corners"]]
@@ -142,12 +140,13 @@ def test_vectors_not_found_are_encoded_in_one_pass(tmp_path, monkeypatch):
 def test_vectors_go_where_their_images_are_whatever_the_batches(fused, monkeypatch):
     shapes = [(64, 64), (40, 64), (64, 64), (64, 40), (40, 64)]
     images = [torch.from_numpy(image[:h, :w].copy())[None] for image, (h, w) in zip(IMAGES, shapes)]
-    encoder = Encoder(fused.sources_, fused.settings_.blocks, fused.codings_, torch.device("cpu"))
+    coded = list(zip(fused.settings_.blocks, fused.codings_))
+    encoder = Encoder(fused.sources_, coded, torch.device("cpu"))
     monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
-    found = original(encoder, images, None)
+    found = encoder.encode_all(images)
     for number, image in enumerate(images):
-        for block, expected in zip(encoder.blocks, encoder.encode_batch([image])):
-            np.testing.assert_allclose(found[block.name][number], expected[0], atol=1e-4)
+        for name, expected in encoder.encode_batch([image]).items():
+            np.testing.assert_allclose(found[name][number], expected[0], atol=1e-4)
 
 
 def test_weights_are_chosen_as_the_classifier_is(monkeypatch):

@@ -6,10 +6,10 @@ from PIL import Image
 from sklearn.base import clone
 
 from ddsfl.descriptors.network import OnnxFeatures
+from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_header
-from ddsfl.model.keys import StageKeys
-from ddsfl.model.settings import image_list
+from ddsfl.model.fit import Fit
 from ddsfl.report.inspection import describe_model
 from tests.descriptors.test_network import WEIGHTS, tiny_network
 from tests.model.test_deep_blocks import SIFT, SOURCES, model_of
@@ -41,7 +41,7 @@ def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path, monkeyp
     model = model_of(changes)
     model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stages.__setitem__)
     assert list(stages) == [
-        "edges.words", "net.vectors", "edges.vectors1", "weights", "classifier",
+        "edges.words", "net.vectors1", "edges.vectors1", "weights", "classifier",
     ]  # fmt: skip
     raw = np.sqrt(OnnxFeatures(network, device="cpu").vectors(IMAGES))
     expected = model.weights_[1] * raw / np.linalg.norm(raw, axis=1, keepdims=True)
@@ -57,7 +57,7 @@ def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path, monkeyp
     for path, same in ((moved, True), (network, False)):
         model = model_of(with_deep({"method": "onnx", "path": str(path)}, weight="cv"))
         model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stages.__setitem__)
-        assert stages["net.vectors"] is same
+        assert stages["net.vectors1"] is same
         assert stages["classifier"] is same
         assert stages["edges.vectors1"]
 
@@ -123,7 +123,7 @@ def test_functions_work_but_cannot_be_saved_or_taken_for_others(tmp_path):
     for _ in range(2):
         model = model_of(with_deep(parameters, power=1.0))
         model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=found.__setitem__)
-    assert not found["net.vectors"]
+    assert not found["net.vectors1"]
     assert not found["classifier"]
     assert found["edges.vectors1"]
     gray = model.transform(IMAGES)[:, 50:]
@@ -139,9 +139,9 @@ def test_deep_blocks_alone_ask_for_no_other_pixels(monkeypatch):
     for number, image in enumerate(colours):
         image[..., number // 4] += 150  # one class is red, one green, one blue
     model = model_of({**changes, "blocks": changes["blocks"][1:]}).fit(list(colours), LABELS)
-    assert list(model.seconds_) == ["net.vectors", "classifier"]
-    monkeypatch.setattr("ddsfl.model.classifier.JOINED_AT_ONCE", 5)
-    monkeypatch.setattr("ddsfl.model.classifier.Encoder", None)  # would fail if it were called
+    assert list(model.seconds_) == ["net.vectors1", "classifier"]
+    monkeypatch.setattr("ddsfl.encoder.encoder.LISTED_AT_ONCE", 5)
+    monkeypatch.setattr("ddsfl.encoder.encoder.image_batches", None)  # would fail if it were called
     assert list(model.predict(list(colours))) == LABELS
 
 
@@ -152,12 +152,8 @@ def test_stages_of_networks_depend_on_colours_and_those_of_tables_on_paths(tmp_p
 
     def key(sources, method):
         settings = model_of(with_deep({"method": method, "path": str(tmp_path / "t.npz")})).settings_in_use()
-        images = image_list([np.zeros((20, 20), np.uint8)] * len(sources), settings)
-        keys = StageKeys(
-            settings, images, np.zeros(len(sources)), 0, {"deep": {"file": "t", "fingerprint": "0"}}, "1"
-        )
-        keys.sources = sources
-        return keys("net.vectors")
+        fit = Fit(settings, settings.image_list(sources), Labels.read([0] * len(sources)), seed=0)
+        return fit.vector_keys()["net"]
 
     assert key([red], "onnx") == key([red.copy()], "onnx") != key([green], "onnx")
     assert key([Image.fromarray(red)], "onnx") != key([Image.fromarray(green)], "onnx")

@@ -51,7 +51,7 @@ def test_parameters_not_yet_set_may_be_named():
     [
         ("layer.step", "setting 'layer.step' does not exist"),
         ("layers.7.step", "there are only 2 items"),
-        ("layers.0", "names a whole item"),
+        ("layers.0", "names a complete item"),
         ("colour.gray", "does not exist"),
         ("layers.stepp", "does not exist"),
     ],
@@ -82,7 +82,7 @@ def test_another_method_forgets_the_parameters_it_does_not_have():
         ({"layers.pool": 4}, "layer 2: pool=4 must be odd"),
         ({"blocks.pooling": "avg"}, "pooling='avg'; expected 'max' or 'average'"),
         ({"blocks.source": "surf"}, "block layer1: source='surf' is unknown; expected one of stack, sift"),
-        ({"blocks.1.source": "sift"}, "block layer2: output=1; expected a set of descriptors, from 0 to 0"),
+        ({"blocks.1.source": "sift"}, "block layer2: output=1; 'sift' has 1, counted from 0"),
         ({"blocks.source": "sift", "blocks.output": 0}, "no block has source='stack'; expected no layers"),
         (
             {"blocks.1.source": "gist"},
@@ -104,12 +104,12 @@ def test_another_method_forgets_the_parameters_it_does_not_have():
         ({"blocks.weight": -1}, "block layer1: weight=-1; expected a number above 0 or 'cv'"),
         ({"blocks.power": 0}, "block layer1: power=0; expected a number above 0"),
         ({"blocks.levels": [[0, 1]]}, "block layer1: levels=.*expected pairs"),
-        ({"blocks.1.name": "a.b"}, "name 'a.b' of a block or source; expected text without dots"),
+        ({"blocks.1.name": "a.b"}, "name 'a.b' of a block; expected text without dots"),
         ({"layers": []}, "block layer1: source='stack', but layers is empty"),
         ({"blocks": []}, "blocks is empty"),
-        ({"blocks.output": 2}, "output=2; expected a layer, from 0 to 1"),
-        ({"blocks.name": "same"}, "each needs a name of its own"),
-        ({"layers": 3}, "settings changed by layers are not whole"),
+        ({"blocks.output": 2}, "output=2; 'stack' has 2, counted from 0"),
+        ({"blocks.name": "same"}, "each needs its own name"),
+        ({"layers": 3}, "settings are invalid after changing layers"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_any_work(changes, message):
@@ -122,7 +122,7 @@ def test_a_grid_must_be_a_multiple_of_the_one_below():
         preset("paper").change({"layers.2.grid": 3})
 
 
-def test_best_is_whole_and_a_layer_without_bank_keeps_out_of_changes():
+def test_best_is_complete_and_a_layer_without_bank_keeps_out_of_changes():
     best = preset("best")
     assert [block.name for block in best.blocks] == ["pooled1", "sift"]
     changed = best.change({"layers.bank.n_filters": 16})

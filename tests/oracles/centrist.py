@@ -1,4 +1,4 @@
-"""CENTRIST of one image by loops over pixels and blocks."""
+"""CENTRIST of one image as plain loops over pixels and blocks."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def census(image):
 
 
 def blocks(n):
-    """(top, bottom, left, right) in parts of the image: a grid of n a side, then the one moved by half."""
+    """(top, bottom, left, right) as fractions of the image: an n x n grid, then the grid shifted by half."""
     grid = [(row, row + 1, column, column + 1) for row in range(n) for column in range(n)]
     moved = [
         (row + 0.5, row + 1.5, column + 0.5, column + 1.5) for row in range(n - 1) for column in range(n - 1)

@@ -1,4 +1,4 @@
-"""Plain loops for classification, written from the sources; nothing of ours is imported."""
+"""Plain loops for classification, written from the sources; imports nothing from ddsfl."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Plain loops for coding and pooling, written from the papers; nothing of ours is imported."""
+"""Plain loops for coding and pooling, written from the papers; imports nothing from ddsfl."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def llc(x, words, k, beta):
 
 
 def pyramid(dense, positions, images, shapes, levels, pooling):
-    """Pooled dense codes (T, M) and the rows that won, image by image, cell by cell."""
+    """Pooled dense codes (T, M) and the winning rows, image by image, cell by cell."""
     positions, images, shapes = map(np.asarray, (positions, images, shapes))
     pooled, winners = [], []
     for image, (height, width) in enumerate(shapes):

@@ -1,4 +1,4 @@
-"""Slow, plain versions of what `ddsfl.compute` does; imports nothing of ours."""
+"""Slow, plain versions of functions in `ddsfl.compute`; imports nothing from ddsfl."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def mean_and_covariance(X):
 
 
 def svm_objective(weights, bias, X, targets, costs):
-    """L2-regularised squared hinge with regularised bias, row by row; target 0 is left out."""
+    """L2-regularised squared hinge with regularised bias, row by row; rows with target 0 are ignored."""
     total = 0.5 * weights @ weights + 0.5 * bias**2
     for x, target, cost in zip(X, targets, costs):
         if target != 0:
@@ -24,7 +24,7 @@ def svm_objective(weights, bias, X, targets, costs):
 
 
 def svm_gradient(weights, bias, X, targets, costs):
-    """Gradient of `svm_objective` for weights and bias, one row at a time."""
+    """Gradient of `svm_objective` with respect to weights and bias, one row at a time."""
     by_weights, by_bias = weights.copy(), bias
     for x, target, cost in zip(X, targets, costs):
         slack = max(0.0, 1.0 - target * (weights @ x + bias)) if target != 0 else 0.0

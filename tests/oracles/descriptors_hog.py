@@ -6,7 +6,7 @@ import numpy as np
 
 
 def nearest(gx, gy):
-    """The first of 18 directions on which the gradient is as good as longest."""
+    """The first of 18 directions along which the gradient is longest, up to rounding."""
     best, largest = 0, gx
     for o in range(1, 18):
         along = gx * math.cos(math.pi * o / 9) + gy * math.sin(math.pi * o / 9)
@@ -16,7 +16,7 @@ def nearest(gx, gy):
 
 
 def histograms(image):
-    """(rows, columns, 18) of the whole cells of an image with gray levels 0..255."""
+    """(rows, columns, 18) of the complete cells of an image with gray levels 0..255."""
     rows, columns = image.shape[0] // 8, image.shape[1] // 8
     out = np.zeros((rows, columns, 18))
     margin = 8

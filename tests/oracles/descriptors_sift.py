@@ -6,7 +6,7 @@ import numpy as np
 
 
 def smoothed(image, deviation):
-    """The image under a Gaussian cut off at three deviations, continued by its border pixels."""
+    """The image smoothed by a Gaussian cut off at three deviations; border pixels are repeated."""
     reach = math.ceil(3 * deviation)
     if reach == 0:
         return image
@@ -23,10 +23,10 @@ def smoothed(image, deviation):
 
 
 def raw_descriptor(image, top, left):
-    """The 4 x 4 x 8 histogram of the 16 x 16 patch with that corner of an image, smoothed already.
+    """The 4 x 4 x 8 histogram of the 16 x 16 patch at (``top``, ``left``) of a smoothed image.
 
-    ``top`` and ``left`` count pixels of the image; the patch may lean over the border by nothing, but its
-    outermost bins reach two pixels beyond it, where the caller's image must still have a gradient.
+    The patch must lie inside the image. Its outermost bins reach two pixels beyond the patch, where the
+    image must still have a gradient.
     """
     histogram = np.zeros((4, 4, 8))
     for y in range(top - 2, top + 18):
@@ -48,7 +48,7 @@ def raw_descriptor(image, top, left):
 
 def raw_descriptors(image, step, deviation):
     """(rows, columns, 128) of all patches of a gray image with values in [0, 1]."""
-    margin = 20  # the Gaussian must not meet its own border
+    margin = 20  # keeps the Gaussian away from the padded border
     continued = smoothed(np.pad(image, margin, mode="edge"), deviation)
     return np.array(
         [

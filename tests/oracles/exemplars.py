@@ -1,10 +1,10 @@
-"""Nearest-neighbour exemplars as the paper words them: loops over patches, nothing of ours."""
+"""Exemplars as the paper describes them: loops over patches that import nothing from ddsfl."""
 
 import numpy as np
 
 
 def coverage_sets(X, k, groups=None):
-    """The indices of the k nearest patches of each patch, none of them of its own image."""
+    """The indices of the k nearest patches of each patch, none of them from its own image."""
     sets = []
     for i in range(len(X)):
         lengths = np.sqrt(((X - X[i]) ** 2).sum(1))
@@ -17,7 +17,7 @@ def coverage_sets(X, k, groups=None):
 
 
 def reached_by(X, membership, k, groups=None):
-    """Reaching number and reaching distance of every patch by every class."""
+    """Reaching number and reaching distance for every patch and class."""
     number = np.zeros(membership.shape, dtype=int)
     distance = np.zeros(membership.shape)
     for covering, covered in enumerate(coverage_sets(X, k, groups)):
@@ -29,7 +29,7 @@ def reached_by(X, membership, k, groups=None):
 
 
 def reaching_scores(X, membership, k, groups=None):
-    """The reaching score of every patch; an unreached class counts with its nearest patch."""
+    """The reaching score of every patch; a class that never reaches it counts with its nearest patch."""
     number, distance = reached_by(X, membership, k, groups)
     scores = np.zeros(len(X))
     for j in range(len(X)):
@@ -52,7 +52,7 @@ def reaching_scores(X, membership, k, groups=None):
 
 
 def firing(X, membership, held_out, weights, biases, labels, max_members):
-    """What each SVM fires on, class by class, and the best patches of its own class."""
+    """How many patches of each class every SVM fires on, and the best patches of its own class."""
     n_classes = membership.shape[1]
     counts = np.zeros((len(weights), n_classes), dtype=int)
     sizes = [int(sum(held_out & membership[:, c])) for c in range(n_classes)]
@@ -69,7 +69,7 @@ def firing(X, membership, held_out, weights, biases, labels, max_members):
 
 
 def discriminative(counts, sizes, labels, min_members, many):
-    """Which clusters stay: enough of their own, and not many of more than half of all classes."""
+    """Which clusters fire on enough patches of their class, but not on many of more than half the classes."""
     stays = []
     for fired, label in zip(counts, labels):
         common = 0

@@ -1,4 +1,4 @@
-"""Plain loops for mixtures of Gaussians and Fisher vectors, from the papers; imports nothing of ours."""
+"""Plain loops for Gaussian mixtures and Fisher vectors, from the papers; imports nothing from ddsfl."""
 
 import math
 

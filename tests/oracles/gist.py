@@ -1,4 +1,4 @@
-"""GIST without any Fourier transform of the image: filters as kernels, convolved by a sum of shifts."""
+"""GIST without a Fourier transform of the image: filters are kernels, convolved as a sum of shifts."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def frequencies(side):
 
 
 def contrast_normalised(image):
-    """A square image in [0, 1], prefiltered with a low pass of 4 cycles an image and a border of 5."""
+    """A square image in [0, 1], prefiltered with a low pass of 4 cycles per image and a border of 5."""
     levels = 255 * (image - image.min()) / (image.max() - image.min())
     padded = mirrored(np.log(levels + 1), 5)
     spread = 4 / np.sqrt(np.log(2))

@@ -1,4 +1,4 @@
-"""Slow NumPy loops for the learning terms, written from the paper; they import nothing of ours."""
+"""Slow NumPy loops for the learning terms, written from the paper; they import nothing from ddsfl."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def greedy_sharing(
     tau: float,
     hinges: Callable[[Array], float],
 ) -> list[int]:
-    """The filters of one class in the order of their activation, by trying every candidate."""
+    """The filters of one class in the order of their activation, by trying every filter."""
     chosen = np.zeros(len(W))
     order: list[int] = []
     energy = float(np.mean(np.sum(X_class**2, axis=1)))
@@ -136,9 +136,9 @@ def greedy_sharing(
 
 def neighbours(F: Array, queries: Array, points: Array, groups: Array, k: int) -> Array:
     """The k nearest admissible rows of F for each query row; -1 where there are fewer."""
-    found = np.full((len(queries), k), -1)
+    nearest = np.full((len(queries), k), -1)
     for row, j in enumerate(queries):
         admissible = [p for p in points if p != j and groups[p] != groups[j]]
         admissible.sort(key=lambda p: (np.sum((F[p] - F[j]) ** 2), p))
-        found[row, : len(admissible)] = admissible[:k]
-    return found
+        nearest[row, : len(admissible)] = admissible[:k]
+    return nearest

@@ -9,7 +9,7 @@ SHAPES = [(20, 31), (17, 40), (20, 31), (50, 16), (17, 40), (20, 30), (90, 80), 
 
 
 def pictures(shapes=SHAPES):
-    """Images that hold their own number."""
+    """Images whose pixels are their own number."""
     return [torch.full((1, *shape), number, dtype=torch.uint8) for number, shape in enumerate(shapes)]
 
 
@@ -33,10 +33,10 @@ def test_like_shapes_come_together_in_the_order_of_their_numbers():
 
 
 def test_padding_counts_in_both_directions():
-    # Each fits alone and by its own size, but together they are padded to 30 x 40.
+    # Each fits with its own size, but together they are padded to 30 x 40.
     assert batches_of_like_shape([(10, 40), (30, 10)], 2399) == [[0], [1]]
     assert batches_of_like_shape([(10, 40), (30, 10)], 2400) == [[0, 1]]
-    # The first wide image must not make those of later groups seem wide.
+    # A wide image in the first group must not count for later groups.
     assert batches_of_like_shape([(10, 99), (11, 10), (11, 10)], 220) == [[0], [1, 2]]
 
 
@@ -67,7 +67,7 @@ def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
     monkeypatch.setattr(batches, "BATCH_PIXELS", {"cpu": 2000})
     calls, expected, done = [], [], 0
     for numbers, _ in image_batches(pictures(), torch.device("cpu"), lambda *call: calls.append(call)):
-        assert calls == expected  # a batch is done only when the next one is asked for
+        assert calls == expected  # a batch is done only when the next one is requested
         done += len(numbers)
         expected.append((done, len(SHAPES)))
     assert calls == expected

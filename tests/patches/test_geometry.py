@@ -56,11 +56,11 @@ def test_counts_are_what_a_loop_finds(field, step):
 def test_cells_list_every_cell_once_in_order():
     counts = torch.tensor([[2, 3], [0, 5], [3, 1]])
     cells = grid_cells(counts)
-    found = list(zip(cells.images.tolist(), cells.rows.tolist(), cells.columns.tolist()))
+    listed = list(zip(cells.images.tolist(), cells.rows.tolist(), cells.columns.tolist()))
     expected = [
         (i, r, c) for i, (rows, cols) in enumerate(counts.tolist()) for r in range(rows) for c in range(cols)
     ]
-    assert found == expected
+    assert listed == expected
 
 
 def test_centre_of_the_only_field_is_the_centre_of_the_image():
@@ -75,8 +75,8 @@ def test_resize_agrees_with_pillow_and_ignores_the_padding():
     shapes = torch.tensor([[19, 12], [14, 29]])
     small = resize(batch, shapes)
     for pixels, image, (height, width) in zip(small.pixels, images, shapes.tolist()):
-        picture = Image.fromarray(image[0].float().numpy(), mode="F")
-        expected = np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR)) / 255
+        original = Image.fromarray(image[0].float().numpy(), mode="F")
+        expected = np.asarray(original.resize((width, height), Image.Resampling.BILINEAR)) / 255
         np.testing.assert_allclose(pixels[0, :height, :width], expected, atol=2e-6)
         assert pixels[0, height:].abs().sum() == 0
 
@@ -101,16 +101,16 @@ def test_patches_on_grid_and_at_corners_are_slices_of_the_image():
 def test_resampled_patch_of_whole_corner_and_side_is_the_patch_itself():
     pixels, shapes = torch.rand(2, 1, 12, 12), torch.tensor([[12, 12], [12, 12]])
     images, corners = torch.tensor([1, 0]), torch.tensor([[2.0, 3.0], [0.0, 8.0]])
-    found = resampled_patches(pixels, shapes, images, corners, torch.tensor([4.0, 4.0]), 4)
+    patches = resampled_patches(pixels, shapes, images, corners, torch.tensor([4.0, 4.0]), 4)
     expected = patches_at(pixels, images, corners.long(), 4)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(patches, expected)
 
 
 def test_resampled_patch_of_a_ramp_is_linear_and_stops_at_the_border():
     ramp = torch.arange(10.0).expand(1, 1, 10, 10)
     batch = Batch(ramp, torch.tensor([[10, 10]]))
-    found = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[1.0, 2.0]]), torch.tensor([6.0]), 3)
-    # Three points of a side of 6 from 2: centres at 3, 5, 7, which are pixel coordinates 2.5, 4.5, 6.5.
-    torch.testing.assert_close(found.view(3, 3), torch.tensor([2.5, 4.5, 6.5]).expand(3, 3))
+    patches = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[1.0, 2.0]]), torch.tensor([6.0]), 3)
+    # Three points on a side of 6 that starts at 2: centres at 3, 5, 7, that is, pixel indices 2.5, 4.5, 6.5.
+    torch.testing.assert_close(patches.view(3, 3), torch.tensor([2.5, 4.5, 6.5]).expand(3, 3))
     outside = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[8.0, 8.0]]), torch.tensor([6.0]), 3)
     assert outside.max() == 9

@@ -24,8 +24,8 @@ def test_each_channel_loses_its_mean_and_all_share_one_contrast():
     patches = np.random.default_rng(0).random((5, 3, 4)) + np.array([0, 3, 9])[:, None]
     centred = patches - patches.mean(axis=2, keepdims=True)
     expected = centred / np.sqrt((centred**2).mean(axis=(1, 2), keepdims=True) + CONTRAST_FLOOR**2)
-    found = contrast_normalise(torch.from_numpy(patches.reshape(5, 12)), channels=3)
-    np.testing.assert_allclose(found, expected.reshape(5, 12), rtol=1e-12)
+    normalised = contrast_normalise(torch.from_numpy(patches.reshape(5, 12)), channels=3)
+    np.testing.assert_allclose(normalised, expected.reshape(5, 12), rtol=1e-12)
     mean, _ = contrast_statistics(torch.from_numpy(patches.reshape(5, 12)), channels=3)
     np.testing.assert_allclose(mean, patches.mean(axis=2))
 
@@ -43,14 +43,14 @@ def test_whitened_inputs_have_unit_mean_energy_and_damped_variances(inputs):
     whitened = space.whiten(projected)
     assert whitened.square().sum(dim=1).mean().item() == pytest.approx(399 / 400)  # sample variances
     expected = variances / (variances + 0.5 * variances.mean())
-    found = whitened.var(dim=0, correction=0)
-    torch.testing.assert_close(found / found.sum(), expected / expected.sum())
+    damped = whitened.var(dim=0, correction=0)
+    torch.testing.assert_close(damped / damped.sum(), expected / expected.sum())
 
 
 def test_projection_keeps_distances(inputs):
     space = learn_input_space(Moments.of(inputs), 7, smoothing=0.1)
-    found = torch.cdist(space.project(inputs), space.project(inputs))
-    torch.testing.assert_close(found, torch.cdist(inputs, inputs), atol=1e-6, rtol=1e-7)
+    distances = torch.cdist(space.project(inputs), space.project(inputs))
+    torch.testing.assert_close(distances, torch.cdist(inputs, inputs), atol=1e-6, rtol=1e-7)
 
 
 def test_folded_filters_give_the_same_responses(inputs):

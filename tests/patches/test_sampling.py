@@ -1,4 +1,4 @@
-"""Where patches are drawn: inside, evenly over all fields, the same for the same seed."""
+"""Sampled patches lie inside the image, are uniform over all fields, and depend only on the seed."""
 
 import pytest
 import torch
@@ -53,8 +53,8 @@ def test_too_small_an_image_is_named():
 
 def test_neighbours_stay_near_and_change_size_as_stated():
     corners = torch.tensor([[100, 50]])
-    found, sides = jittered(corners, torch.rand(1, 1000, 3), 16)
-    offsets = found + sides[..., None] / 2 - (corners[:, None] + 8)
+    shifted, sides = jittered(corners, torch.rand(1, 1000, 3), 16)
+    offsets = shifted + sides[..., None] / 2 - (corners[:, None] + 8)
     assert offsets.abs().max() <= NEIGHBOUR_SHIFT * 16
     assert offsets.abs().max() > 0.9 * NEIGHBOUR_SHIFT * 16
     low, high = NEIGHBOUR_SIZES

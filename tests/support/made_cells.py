@@ -1,7 +1,7 @@
 """Cells written by hand, as methods would leave them."""
 
 from ddsfl.experiments.cells import write_cell
-from ddsfl.experiments.evaluation import cell_path, settings_of_cell
+from ddsfl.experiments.evaluate import cell_path, settings_of_cell
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.tables import NETWORKS
 

@@ -1,12 +1,12 @@
-"""Patches with a known answer: patterns of one class, patterns of all, and drawn images."""
+"""Patches with a known answer: patterns of one class, patterns of all classes, and random images."""
 
 import numpy as np
 
 
 def planted_patches(seed, n_classes=6, images=8, own=16, common=8, inputs=25):
-    """Patches of a few patterns a class and of a few patterns that every class has ("sky").
+    """Patches of a few patterns per class and of a few patterns that every class has ("sky").
 
-    Returns patches, labels, images and which patches are planted in every class.
+    Returns patches, labels, images and which patches show a pattern that every class has.
     """
     rng = np.random.default_rng(seed)
     sky = rng.normal(size=(2, inputs))
@@ -25,7 +25,7 @@ def planted_patches(seed, n_classes=6, images=8, own=16, common=8, inputs=25):
 
 
 def smooth_image(rng, size=64):
-    """A random image with the 1/f spectrum of natural images, in 256 gray values."""
+    """A random image with the 1/f spectrum of natural images and 256 gray values."""
     frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(size), np.fft.fftfreq(size)))
     frequency[0, 0] = 1
     image = np.fft.ifft2(np.fft.fft2(rng.normal(size=(size, size))) / frequency).real
@@ -34,7 +34,7 @@ def smooth_image(rng, size=64):
 
 
 def contrast_normalised(images, count, rng, size=16):
-    """Random patches of the images, contrast-normalised, and the image of each."""
+    """Random contrast-normalised patches of the images, and the image of each patch."""
     patches = []
     for image in images:
         for _ in range(count):

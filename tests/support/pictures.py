@@ -1,4 +1,4 @@
-"""Pictures, and files that are none, for the tests of this room."""
+"""Test images, and files that are not images."""
 
 import numpy as np
 from PIL import Image
@@ -10,13 +10,13 @@ def picture(height=37, width=53, seed=0, channels=3):
 
 
 def bad_files(folder):
-    """Files that look like pictures, and a word of why each is none."""
-    whole = folder / "whole.jpg"
-    Image.fromarray(picture(200, 200)).save(whole)
-    (folder / "text.jpg").write_text("This is no picture.")
+    """Write files that look like images; return a part of the error message for each."""
+    complete = folder / "whole.jpg"
+    Image.fromarray(picture(200, 200)).save(complete)
+    (folder / "text.jpg").write_text("This is not an image.")
     (folder / "empty.png").write_bytes(b"")
-    (folder / "cut.jpg").write_bytes(whole.read_bytes()[:3000])
-    (folder / "head.jpg").write_bytes(whole.read_bytes()[:40])
+    (folder / "cut.jpg").write_bytes(complete.read_bytes()[:3000])
+    (folder / "head.jpg").write_bytes(complete.read_bytes()[:40])
     (folder / "folder.jpg").mkdir()
     return {
         "text.jpg": "not an image", "empty.png": "not an image", "cut.jpg": "truncated", "head.jpg": ".",

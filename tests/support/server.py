@@ -1,4 +1,4 @@
-"""A web server on this machine that serves one file and misbehaves as it is told."""
+"""A local web server that serves one file and misbehaves according to a script."""
 
 import contextlib
 import threading
@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Scripted:
-    """What the server serves (``body``, ``etag``) and how it answers the next requests (``script``).
+    """The served content (``body``, ``etag``) and the answers to the next requests (``script``).
 
-    Each entry of the script is one answer: "break" sends half of what is asked and hangs up, "longer" and
-    "shorter" lie about Content-Length, "wrong" sends other bytes, "no range" ignores Range, "off" continues
-    at another byte, and a number is that HTTP status. After the script all is well.
+    Each entry of the script is one answer: "break" sends half of the requested bytes and hangs up, "longer"
+    and "shorter" give a false Content-Length, "wrong" sends other bytes, "no range" ignores Range, "off"
+    continues at another byte, and a number is an HTTP status. After the script, answers are normal.
     """
 
     def __init__(self, body):

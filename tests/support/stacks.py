@@ -1,9 +1,9 @@
-"""Stacks with random filters, made by hand: quick, and nothing about them was learned."""
+"""Stacks with random filters: quick to make, because nothing is learned."""
 
 import numpy as np
 import torch
 
-from ddsfl.learning.forward import Layer, LearnedLayer
+from ddsfl.learning.layer import Layer, LearnedLayer
 from ddsfl.learning.stack import FilterStack
 from ddsfl.patches.normalise import InputSpace
 

@@ -1,10 +1,10 @@
 """From decision values to probabilities.
 
-One label an image: softmax(slope * decisions), one slope for all classes (temperature scaling, Guo et
-al. 2017). Several labels: sigmoid(slope * decision + offset), a class at a time (Platt 1999). Both are
-fitted to decision values of images that the machines had not seen.
+One label per image: softmax(slope * decisions), one slope for all classes (temperature scaling, Guo et
+al. 2017). Several labels per image: sigmoid(slope * decision + offset), one for each class (Platt 1999).
+Both are fitted to decision values of images that were held out when the SVMs were fitted.
 
-Shapes: N images, C classes, T decision values an image (one for two classes of single labels).
+Shapes: N images, C classes, T decision values per image (a single one for two classes of single labels).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Calibration(NamedTuple):
-    """How decision values become probabilities."""
+    """Parameters that turn decision values into probabilities."""
 
     slopes: Tensor
     """(T,), above 0 for single labels."""
@@ -24,7 +24,7 @@ class Calibration(NamedTuple):
     """(T,), 0 for single labels."""
 
     def probabilities(self, decisions: Tensor, single: bool) -> Tensor:
-        """Return (N, C) probabilities; rows sum to one if every image has a single label.
+        """Return the probabilities (N, C); rows sum to one if every image has a single label.
 
         >>> sure = Calibration(torch.tensor([2.0]), torch.tensor([0.0]))
         >>> sure.probabilities(torch.tensor([[0.0]]), single=True)
@@ -35,15 +35,15 @@ class Calibration(NamedTuple):
 
 
 def fit_temperature(decisions: Tensor, classes: Tensor) -> Calibration:
-    """Return the slope that makes softmax(slope * decisions) most likely.
+    """Return the slope that maximises the likelihood of softmax(slope * decisions).
 
-    Each image counts as one part of its own class in N parts and of every class once more (Laplace's
-    rule), so that perfectly separated images do not ask for an infinite slope.
+    The target distribution of an image is N parts its own class and one part every class (Laplace's rule).
+    Perfectly separated images therefore do not lead to an infinite slope.
 
     Parameters
     ----------
     decisions : (N, T) out-of-fold decision values.
-    classes : (N,) number of each image's class.
+    classes : (N,) class number of each image.
     """
     logits = _logits(decisions.double())
     n_images, n_classes = logits.shape
@@ -60,9 +60,9 @@ def fit_temperature(decisions: Tensor, classes: Tensor) -> Calibration:
 
 
 def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
-    """Return the sigmoid of each class that makes its labels most likely, with Platt's soft labels.
+    """Return the sigmoid of each class that maximises the likelihood of its labels (Platt's soft labels).
 
-    Newton's method on all classes at once, halving steps that do not help.
+    Newton's method for all classes at once; steps that do not reduce the loss are halved.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
 
     parameters = inputs.new_zeros(2, decisions.shape[1])
     for _ in range(50):
-        found = torch.sigmoid((parameters[:, None] * inputs).sum(dim=0))
-        gradient = ((found - wanted) * inputs).sum(dim=1)
-        hessian = torch.einsum("inc,jnc,nc->cij", inputs, inputs, found * (1 - found))
+        predicted = torch.sigmoid((parameters[:, None] * inputs).sum(dim=0))
+        gradient = ((predicted - wanted) * inputs).sum(dim=1)
+        hessian = torch.einsum("inc,jnc,nc->cij", inputs, inputs, predicted * (1 - predicted))
         hessian.diagonal(dim1=1, dim2=2).add_(1e-10)
         step = torch.linalg.solve(hessian, gradient.T[:, :, None]).squeeze(2).T
         before, size = loss(parameters), torch.ones_like(positive)
@@ -96,7 +96,7 @@ def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
 
 
 def _logits(decisions: Tensor) -> Tensor:
-    """Return (N, C) logits; a single decision value speaks for the second of two classes."""
+    """Return the logits (N, C); a single decision value is the logit of the second of two classes."""
     if decisions.shape[1] == 1:
         return torch.cat([torch.zeros_like(decisions), decisions], dim=1)
     return decisions

@@ -1,4 +1,4 @@
-"""Several blocks of an image's vector joined into one, and how much each should weigh."""
+"""Concatenation of several blocks into one image vector, and choice of their weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ddsfl.classify.crossval import (
     ClassWeight,
-    Labels,
+    OneVsRest,
     TrainingRows,
     choose_C,
     stratified_folds,
@@ -20,10 +20,11 @@ from ddsfl.classify.crossval import (
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import as_numpy, make_generator, resolve_device, rows_within, slices
+from ddsfl.images.labels import Labels
 
 
 def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
-    """Return the blocks (N, P_b) side by side, each row of a block with the block's weight as length.
+    """Concatenate the blocks (N, P_b), with each row of a block scaled to the block's weight as its length.
 
     >>> join_blocks([torch.tensor([[3.0, 4.0]]), torch.tensor([[7.0]])], weights=[1, 0.5])
     tensor([[0.6000, 0.8000, 0.5000]])
@@ -35,9 +36,9 @@ def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None
 
 
 def gram_of(rows: Tensor, device: str | torch.device | None = None) -> Tensor:
-    """Return the inner products (N, N) of rows (N, P), computed on ``device``, some columns at a time.
+    """Return the inner products (N, N) of rows (N, P), computed on ``device`` in chunks of columns.
 
-    Rows may stay where they are and be wider than the device has room for.
+    The rows may be on another device and may exceed the memory of ``device``.
 
     >>> gram_of(torch.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]))
     tensor([[14.,  2.],
@@ -54,19 +55,19 @@ def gram_of(rows: Tensor, device: str | torch.device | None = None) -> Tensor:
 def fit_blocks(
     classifier: LinearClassifier,
     blocks: Sequence[Tensor],
-    y: ArrayLike | Tensor,
+    y: ArrayLike | Tensor | Labels,
     weights: Sequence[float],
     grams: Sequence[Tensor] | None = None,
 ) -> LinearClassifier:
-    """Fit ``classifier`` on the weighted blocks side by side, without joining them if they are wide.
+    """Fit ``classifier`` on the concatenated weighted blocks, without joining them if they are wide.
 
-    The Gram matrix of joined blocks is sum_b weight_b^2 Gram_b, and the weights of the inputs follow block
-    by block from what each image counts: no copy of the training vectors is made.
+    The Gram matrix of the joined blocks is sum_b weight_b^2 Gram_b. The weights of the inputs are computed
+    block by block from the coefficients of the images, so the training vectors are never copied.
 
     Parameters
     ----------
-    blocks : rows (N, P_b) of unit length, which may lie on another device than the classifier's.
-    grams : their Gram matrices, where these were computed already.
+    blocks : rows (N, P_b) of unit length; they may be on another device than the classifier.
+    grams : their Gram matrices, if already computed.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def fit_blocks(
     """
     device = resolve_device(classifier.device)
     n_images, width = len(blocks[0]), sum(block.shape[1] for block in blocks)
-    if n_images > width:  # few values: joined they are smaller than their Gram matrix
+    if n_images > width:  # the joined blocks are smaller than their Gram matrix
         joined = [weight * block.to(device) for weight, block in zip(weights, blocks)]
         return classifier.fit(torch.cat(joined, dim=1), y)
     joint = blocks[0].new_zeros(n_images, n_images, device=device)
@@ -95,17 +96,17 @@ def fit_blocks(
 
 
 class WeightChoice(NamedTuple):
-    """What `choose_weights` found."""
+    """Result of `choose_weights`."""
 
     weights: tuple[float, ...]
     """Weight of each block."""
     table: list[tuple[tuple[float, ...], float, float]]
-    """Every (weights, best C, score) tried, in order."""
+    """All (weights, best C, score) tried, in order."""
 
 
 def choose_weights(
     grams: Sequence[Tensor],
-    y: ArrayLike | Tensor,
+    y: ArrayLike | Tensor | Labels,
     *,
     given: Sequence[float | None] | None = None,
     grid: Sequence[float] = (0.25, 0.5, 1.0, 2.0, 4.0),
@@ -116,18 +117,18 @@ def choose_weights(
 ) -> WeightChoice:
     """Choose the weights of blocks by cross-validation on training images.
 
-    One block after another tries all weights of the grid while the others stay, from all weights 1 and
-    again until nothing changes. Given weights stay as they are; where none is given the first block keeps
-    the weight 1, because only ratios matter. Of equal scores the weight nearest to 1 wins. Each candidate
-    is judged at its own best C, on the same folds. Where the smallest class has fewer than two images
-    nothing can be validated: all weights not given are 1 and the table is empty.
+    All weights start at 1. Each block in turn tries all weights of the grid while the others are fixed;
+    this is repeated until nothing changes. Given weights are fixed. If none is given, the first block keeps
+    weight 1, because only ratios matter. Among equal scores, the weight nearest to 1 wins. Each candidate
+    is scored at its own best C, on the same folds. If the smallest class has fewer than two images,
+    cross-validation is impossible: all weights that are not given are 1 and the table is empty.
 
     Parameters
     ----------
     grams : inner products (N, N) of the l2-normalised rows of each block.
     y : labels of the N images, or an indicator matrix.
-    given : the weight of each block, None where it is to be chosen; without it all are chosen.
-    Cs, cv, class_weight, random_state : as of `LinearClassifier`.
+    given : weight of each block, or None to choose it; by default all are chosen.
+    Cs, cv, class_weight, random_state : as in `LinearClassifier`.
 
     Examples
     --------
@@ -146,12 +147,12 @@ def choose_weights(
         given[0] = 1.0
     chosen = [block for block, weight in enumerate(given) if weight is None]
     weights = tuple(1.0 if weight is None else float(weight) for weight in given)
-    labels = Labels.read(y)
+    problems = OneVsRest.of(y)
     table: list[tuple[tuple[float, ...], float, float]] = []
-    n_folds = min(cv, labels.smallest_class)
+    n_folds = min(cv, problems.smallest_class)
     if n_folds < 2 or not chosen:
         return WeightChoice(weights, table)
-    folds = stratified_folds(labels.membership, n_folds, make_generator(random_state))
+    folds = stratified_folds(problems.membership, n_folds, make_generator(random_state))
     scores: dict[tuple[float, ...], float] = {}
 
     def score(candidate: tuple[float, ...]) -> float:
@@ -159,12 +160,12 @@ def choose_weights(
             joint = sum(weight**2 * gram for weight, gram in zip(candidate, grams))
             assert isinstance(joint, Tensor)
             rows = TrainingRows(joint, is_gram=True)
-            choice = choose_C(rows, labels, Cs, folds, class_weight)
+            choice = choose_C(rows, problems, Cs, folds, class_weight)
             scores[candidate] = float(np.max(choice.scores))
             table.append((candidate, choice.C, scores[candidate]))
         return scores[candidate]
 
-    # Nearest to 1 first, so that of equal scores max() keeps that one.
+    # Nearest to 1 first: max() keeps the first of equal scores.
     ordered = sorted({1.0, *map(float, grid)}, key=lambda weight: (abs(np.log(weight)), weight))
     while True:
         before = weights

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console as Paper
 from rich.table import Column, Table
 
-from ddsfl.cli.options import Command, Quiet
+from ddsfl.cli.options import Quiet
 from ddsfl.datasets.catalogue import DATASETS, dataset
 from ddsfl.datasets.fetch import get_dataset
 from ddsfl.datasets.folders import check_dataset
-from ddsfl.report.console import Console
+from ddsfl.report.console import Console, show
 
 Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
 
 
-def add_datasets(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
-    """Add the commands to the program; ``ends`` says how each ends when it cannot go on."""
-    group = typer.Typer(help="Image sets: what they are, get them, check them.", no_args_is_help=True)
-    group.command("list")(ends(list_sets))
-    group.command("get")(ends(get))
-    group.command("check")(ends(check))
-    app.add_typer(group, name="datasets")
+app = typer.Typer(help="Image sets: list, get and check them.", no_args_is_help=True)
 
 
+@app.command("list")
 def list_sets() -> None:
     """Show the image sets that experiments know, with their homes and licences."""
     what = Column("what it is", overflow="fold")  # addresses must not be cut
@@ -38,9 +31,10 @@ def list_sets() -> None:
         text += [f"files: {files}"] if files else []
         size = "any" if one.n_images is None else str(one.n_images)
         table.add_row(name, size, str(len(one.classes) or "any"), "\n".join(filter(None, text)))
-    Paper().print(table)
+    show(table)
 
 
+@app.command()
 def get(
     name: Name,
     to: Annotated[Path, typer.Option(help="The folder for the set.")],
@@ -48,9 +42,9 @@ def get(
 ) -> None:
     """Fetch a set, verify and unpack it, or say which file to put where.
 
-    Interrupted, it continues where it stopped when the same command is given again.
+    Rerun the same command to resume after an interruption.
     """
-    console = Console(quiet)
+    console = Console(quiet, resumes=True)
     wanted = dataset(name)
     console.say(f"{wanted.title}; licence: {wanted.licence}")
 
@@ -69,12 +63,13 @@ def get(
     _report(name, to, quiet)
 
 
+@app.command()
 def check(
     name: Name,
     folder: Annotated[Path, typer.Argument(help="The folder of the set.")],
     quiet: Quiet = False,
 ) -> None:
-    """Check a folder against what a set should hold; what is missing is listed, with exit code 1."""
+    """Check a folder against what a set should hold; list what is missing and exit with 1."""
     _report(name, folder, quiet)
 
 
@@ -84,4 +79,4 @@ def _report(name: str, folder: Path, quiet: bool) -> None:
     if problems:
         console.warn(problems)
         raise typer.Exit(1)
-    console.say(f"{folder}: {name} is whole")
+    console.say(f"{folder}: {name} is complete")

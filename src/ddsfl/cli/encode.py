@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from ddsfl.cli.inputs import check_writable, load_model, read_pictures
-from ddsfl.cli.options import Command, Device, Network, Pictures, Quiet, Strict
+from ddsfl.cli.inputs import check_writable, load_model, read_images
+from ddsfl.cli.options import Device, ImagePaths, Network, Quiet, Strict
 from ddsfl.compute.stages import write_whole
 from ddsfl.descriptors.network import OnnxFeatures
-from ddsfl.encoder.blocks import Block
+from ddsfl.encoder.block import Block
 from ddsfl.images.folders import list_images
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
 
-def add_encode(app: typer.Typer, ends: Callable[[Command], Command]) -> None:
-    """Add the command to the program; ``ends`` says how it ends when it cannot go on."""
-    app.command()(ends(encode))
-
-
 def encode(
     model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
-    images: Pictures,
+    images: ImagePaths,
     out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
     network: Network = None,
     device: Device = "auto",
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the vectors of images, for any other tool: one row an image, in the order of the paths.
+    """Write the vectors of images, for any other tool.
 
-    Tables of a network's vectors can stand for the network wherever a table may: computed once, used often.
+    One row per image, in the order of the paths. A table of a network's vectors can replace the network
+    wherever a table is accepted: computed once, used often.
     """
     if out.suffix not in (".npz", ".csv"):
         raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
@@ -50,14 +46,14 @@ def encode(
         block = Block("network", source="network", coding=None)
         settings = Settings(layers=(), sources={"network": source}, blocks=(block,))
         features = OnnxFeatures(model, device=device)
-        paths, _ = read_pictures(list_images(images), settings, strict, console)
+        paths, _ = read_images(list_images(images), settings, strict, console)
         console.begin("encode")
         vectors = features.vectors(paths, console.progress)
     else:
         classifier = load_model(model, device, network)
-        paths, pictures = read_pictures(list_images(images), classifier.settings_, strict, console)
+        paths, decoded = read_images(list_images(images), classifier.settings_, strict, console)
         console.begin("encode")
-        vectors = classifier.transform(pictures, progress=console.progress)
+        vectors = classifier.transform(decoded, progress=console.progress)
     console.close()
     write_whole(out, _table(out.suffix, paths, vectors))
     console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")

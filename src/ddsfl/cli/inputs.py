@@ -1,4 +1,4 @@
-"""What commands are given, checked before the work begins: settings, outputs, models, image sets, splits."""
+"""What commands are given, checked before any work: settings, outputs, models, image sets, splits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.model.networks import check_networks
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import Settings, image_list
+from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
 
-def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, dict[str, Any]]:
-    """Return the settings with the changes of the command line, and those changes as values."""
+def changed_settings(name: str, changes: list[str] | None) -> Settings:
+    """Return the settings of a preset with the changes of the command line."""
     changed: dict[str, Any] = {}
     for change in changes or []:
         path, equals, value = change.partition("=")
@@ -32,14 +31,14 @@ def changed_settings(name: str, changes: list[str] | None) -> tuple[Settings, di
         except ValueError:
             changed[path] = value  # a word, such as lab
     try:
-        return preset(name).change(changed), changed
+        return preset(name).change(changed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
 
 def chosen_splits(
     protocol: str,
-    found: ImageSet,
+    image_set: ImageSet,
     train: int,
     test: int | None,
     splits: int,
@@ -47,18 +46,18 @@ def chosen_splits(
     test_list: Path | None,
     seed: int,
 ) -> list[Split]:
-    """Return the splits of a set as it was found, before any image is read."""
+    """Return the splits of an image set, before any image is read."""
     if protocol == "random":
-        labels = [label for label in found.labels if isinstance(label, str)]
-        if len(labels) < len(found):
+        labels = [label for label in image_set.labels if isinstance(label, str)]
+        if len(labels) < len(image_set):
             raise ImageSetError("images with several labels cannot be split at random; give lists.")
         return random_splits(labels, train, splits, n_test=test, seed=seed)
     if protocol != "lists":
         raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
     if train_list is None or test_list is None:
         raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
-    split = official_split(found.paths, train_list, test_list)
-    split.check(found.labels)
+    split = official_split(image_set.paths, train_list, test_list)
+    split.check(image_set.labels)
     return [split]
 
 
@@ -85,25 +84,25 @@ def network_files(given: list[str] | None) -> dict[str, str]:
 
 
 def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
-    """Return a model that can see images: its networks are there, and are those it was trained with."""
+    """Return a model whose networks are available and are those it was trained with."""
     classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
-    check_networks(classifier)  # now rather than after all images were read
+    classifier.check_networks()  # now rather than after all images were read
     return classifier
 
 
 def read_set(
-    found: ImageSet, settings: Settings, strict: bool, console: Console
+    image_set: ImageSet, settings: Settings, strict: bool, console: Console
 ) -> tuple[ImageList, dict[int, Label]]:
     """Decode the images of a set once and name those that cannot be read.
 
-    Returns all images, and by their index the labels of those that remain, without the labels that
-    have become too rare.
+    Returns all images, and the labels of those that remain by their index, without labels that have
+    become too rare.
     """
-    images = image_list(found.paths, settings)
+    images = settings.image_list(image_set.paths)
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()
-    kept = found.without(problem.index for problem in problems)
+    kept = image_set.without(problem.index for problem in problems)
     told = [*problems, *kept.problems]
     if told:
         console.warn([f"{len(told)} problem(s) with the images:"])
@@ -112,19 +111,19 @@ def read_set(
         raise ImageSetError(f"--strict: {len(told)} problem(s) with the images, listed above.")
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
-    place = {path: index for index, path in enumerate(found.paths)}
+    place = {path: index for index, path in enumerate(image_set.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
     labels: Sequence[Label] = kept.labels
     return images, {place[path]: label for path, label in zip(kept.paths, labels)}
 
 
-def read_pictures(
+def read_images(
     paths: list[Path], settings: Settings, strict: bool, console: Console
 ) -> tuple[list[Path], ImageList]:
-    """Return the images that can be read, with their paths; the others are named."""
-    # Images are looked at twice, to find the bad ones and to classify: a small cache bounds the memory for
-    # any number of them, at the price of decoding the rest again.
-    images = image_list(paths, settings, cache_bytes=2**28)
+    """Return the images that can be read, with their paths, and name the others."""
+    # Images are read twice, to find the bad ones and to classify: a small cache bounds the memory for any
+    # number of them, at the cost of decoding the rest again.
+    images = settings.image_list(paths, cache_bytes=2**28)
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()

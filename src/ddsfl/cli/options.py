@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +9,11 @@ import typer
 
 from ddsfl.model.presets import PRESETS
 
-Command = Callable[..., None]
-
-Pictures = Annotated[list[Path], typer.Argument(help="Images, or folders of images.")]
+ImageSetPath = Annotated[
+    Path, typer.Argument(metavar="IMAGES", help="A folder of class folders, or a CSV file of path,label.")
+]
+ImagePaths = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Images, or folders of images.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `ddsfl train`.")]
 Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(PRESETS)}.")]
 Changes = Annotated[
     list[str] | None,
@@ -20,16 +21,13 @@ Changes = Annotated[
         "--set", metavar="PATH=VALUE", help="Change a setting, e.g. layers.bank.eta=0 (repeatable)."
     ),
 ]
-#: Where the files of a model's blocks are now, for every command that computes vectors with it.
 Network = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="NAME=FILE", help="Where the file of a network or table of the model is now (repeatable)."
-    ),
+    typer.Option(metavar="NAME=FILE", help="New path of a network or table file of the model (repeatable)."),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of everything that is drawn.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")]
-#: Tables are what these commands are for: they are shown all the same.
+#: For commands whose purpose is a table, which is shown in any case.
 QuietTable = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console as Paper
 
 from ddsfl.cli.inputs import network_files
-from ddsfl.cli.options import Command, Device, QuietTable
-from ddsfl.cli.search import search
+from ddsfl.cli.options import Device, QuietTable
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.complement import complement, draw_examples
 from ddsfl.experiments.drawing import (
     DrawnTable,
     as_markdown,
-    as_picture,
     as_text,
     draw_bank_sizes,
     draw_cells,
@@ -26,20 +23,13 @@ from ddsfl.experiments.drawing import (
 from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split, run_grid
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.report import complement_parts, write_report
+from ddsfl.experiments.page import complement_parts, write_report
 from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, read_cells
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
-from ddsfl.images.image_list import ImageList
-from ddsfl.report.console import Console
+from ddsfl.report.console import Console, show
 
 #: What `ddsfl reproduce` can draw: tables, pictures of filters, and the page of all results.
 ALL = (*TABLES, "filters", "report")
-
-
-def add_reproduce(app: typer.Typer, ends: Callable[..., Callable[[Command], Command]]) -> None:
-    """Add the commands to the program; ``ends`` says how each ends when it cannot go on."""
-    app.command()(ends(continues=True)(reproduce))
-    app.command()(ends(continues=True)(search))
 
 
 def reproduce(
@@ -62,12 +52,12 @@ def reproduce(
     scratch: Annotated[Path | None, typer.Option(help="Folder for stages, some GB.")] = None,
     quiet: QuietTable = False,
 ) -> None:
-    """Draw a table or figure of the paper, ours beside theirs, from finished cells.
+    """Draw a table or figure of the paper, next to our numbers.
 
-    With --data the cells that are missing are made first; finished ones stay, so the same command
-    continues after an interruption. TABLE "report" writes all tables that have cells into results.md.
+    The numbers come from stored cells. With --data the missing cells are made first; rerun the same command
+    to resume after an interruption. TABLE "report" writes all tables that have cells into results.md.
     """
-    console = Console(quiet)
+    console = Console(quiet, resumes=data is not None)
     if name not in ALL:
         raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(ALL)}")
     if name in ("filters", "report") and out is None:
@@ -113,7 +103,7 @@ def reproduce(
     if not shown:
         raise ValueError(f"{cells} has no cells for {name}; expected some, or --data and --dataset.")
     drawn = draw_cells(rows, cells, shown, splits)
-    Paper().print(as_text(drawn))
+    show(as_text(drawn))
     command = " ".join(["ddsfl reproduce", name, *(f"--dataset {one}" for one in shown)])
     if out is not None:
         command += f" --splits {splits}" * bool(splits)
@@ -123,16 +113,15 @@ def reproduce(
 
 
 def _write_table(drawn: DrawnTable, out: Path, cells: Path, splits: int | None, command: str) -> list[Path]:
-    """Write a table as Markdown and as a picture, bank-size also as a plot a data set."""
+    """Write a table as Markdown, bank-size also as one plot per data set."""
     out.mkdir(parents=True, exist_ok=True)
     name = drawn.rows.name
-    files = [out / f"{name}.md", out / f"{name}.png"]
+    files = [out / f"{name}.md"]
     parts = [as_markdown(drawn, command)]
     if name == "complement":
         for dataset in drawn.datasets:
             parts += complement_parts(cells, dataset, drawn.rows.methods[1:])
     write_whole(files[0], "\n".join(parts).encode())
-    as_picture(files[1], drawn)
     if name == "bank-size":
         for dataset in drawn.datasets:
             files.append(out / f"{name}-{dataset}.png")
@@ -156,13 +145,11 @@ def _complement(
             pair = complement(found.get(ours, {}), found.get(network, {}))
             if pair is None:
                 continue
-            Paper().print(pair.as_text(dataset))
+            show(pair.as_text(dataset))
             if grid is None or out is None:
                 continue
             images, splits = grid.read()
-            colour, max_side, min_side = pixels_of(method(ours))
-            pixels = ImageList(images.paths, colour=colour, max_side=max_side, min_side=min_side)
-            split, _ = readable_split(pixels, splits[0], images.labels)
+            split, _ = readable_split(pixels_of(method(ours), images.paths), splits[0], images.labels)
             if split.name in found[ours] and split.name in found[network]:
                 file = out / f"complement-{dataset}-{network}.png"
                 both = (found[ours][split.name], found[network][split.name])

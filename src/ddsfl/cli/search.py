@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console as Paper
 from rich.table import Table
 
 from ddsfl.cli.inputs import changed_settings, read_set
 from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import find_images
-from ddsfl.report.console import Console
+from ddsfl.report.console import Console, show
 
 
 def search(
     images: Annotated[Path, typer.Argument(help="Training images: class folders, or a CSV of path,label.")],
-    out: Annotated[Path, typer.Option(help="Folder for the candidates, which the same command takes up.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results of the candidates.")],
     preset: Preset = "quick",
     changes: Changes = None,
     tries: Annotated[
@@ -31,25 +30,25 @@ def search(
     device: Device = "auto",
     quiet: QuietTable = False,
 ) -> None:
-    """Choose xi, lambda1, gamma, lambda2 and eta one after another, by cross-validation on images.
+    """Choose the weights of the terms by cross-validation.
 
-    Give training images only. Finished candidates are kept, and the same command continues.
+    Chooses xi, lambda1, gamma, lambda2 and eta one after another. Give training images only. Finished
+    candidates are kept: rerun the same command to resume.
     """
-    console = Console(quiet)
-    settings, changed = changed_settings(preset, changes)
+    console = Console(quiet, resumes=True)
+    settings = changed_settings(preset, changes)
     grids = {**GRIDS, **_grids(tries)}
     out.mkdir(parents=True, exist_ok=True)
-    pictures, labels = read_set(find_images(images), settings, False, console)
+    decoded, labels = read_set(find_images(images), settings, False, console)
 
     def report(candidate: Candidate) -> None:
         console.say(f"{candidate.parameter} {candidate.value:g}: {candidate.mean:.2f}")
 
-    found = search_settings(
-        pictures.subset(labels),
+    result = search_settings(
+        decoded.subset(labels),
         list(labels.values()),
         out,
-        preset=preset,
-        changes=changed,
+        settings=settings,
         grids=grids,
         n_folds=folds,
         seed=seed,
@@ -58,14 +57,14 @@ def search(
         console=console,
     )
     shown = Table("weight", "value", "mean of the folds", "folds", "")
-    for candidate in found.candidates:
-        best = found.chosen[bank_path(candidate.parameter)] == candidate.value
+    for candidate in result.candidates:
+        best = result.chosen[bank_path(candidate.parameter)] == candidate.value
         each = " ".join(f"{score:.2f}" for score in candidate.scores)
         shown.add_row(
             candidate.parameter, f"{candidate.value:g}", f"{candidate.mean:.2f}", each, "chosen" * best
         )
-    Paper().print(shown)
-    print(" ".join(f"--set {path}={json.dumps(value)}" for path, value in found.chosen.items()))
+    show(shown)
+    print(" ".join(f"--set {path}={json.dumps(value)}" for path, value in result.chosen.items()))
 
 
 def _grids(tries: list[str] | None) -> dict[str, tuple[float, ...]]:

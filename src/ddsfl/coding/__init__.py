@@ -1,1 +1,1 @@
-"""From local descriptors to one vector an image: codebooks, codes and pyramids."""
+"""From local descriptors to one vector per image: codebooks, codes and pyramids."""

@@ -1,45 +1,28 @@
-"""Visual words and what all codings over them have in common.
+"""Visual words, and the base class of all codings over them.
 
-Shapes: T descriptors of d values, M words, K words that a descriptor's code uses.
+Shapes: T descriptors of d values, M words, K words in the code of a descriptor.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.compute.device import (
-    as_numpy,
-    as_tensor,
-    make_generator,
-    resolve_device,
-)
+from ddsfl.coding.base import Coding, checked_descriptors
+from ddsfl.coding.codes import Codes
+from ddsfl.coding.pyramid import Level, Pooling, SpatialPyramid
+from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.kmeans import KMeansResult, kmeans
-
-
-class Codes(NamedTuple):
-    """Sparse codes of T descriptors: each uses K words."""
-
-    indices: Tensor
-    """(T, K) int64, which words."""
-    values: Tensor
-    """(T, K), their weights."""
-
-    def dense(self, n_words: int) -> Tensor:
-        """Return the codes as one (T, M) matrix.
-
-        >>> Codes(torch.tensor([[2, 0]]), torch.tensor([[0.75, 0.25]])).dense(4)
-        tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
-        """
-        return self.values.new_zeros(len(self.values), n_words).scatter_(1, self.indices, self.values)
+from ddsfl.patches.local import LocalDescriptors
 
 
 def learn_words(
@@ -63,41 +46,21 @@ def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_
     return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter)
 
 
-def checked_descriptors(coding: Any, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-    """Return ``X`` as a finite matrix of the right width on the device of an estimator.
-
-    With ``reset`` its width becomes the one that the estimator expects.
-    """
-    device = resolve_device(coding.device)
-    if not isinstance(X, Tensor):
-        X = validate_data(coding, X, reset=reset, dtype=[np.float64, np.float32])
-        return as_tensor(X, device)
-    if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != coding.n_features_in_):
-        width = "d" if reset else coding.n_features_in_
-        raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
-    if not torch.isfinite(X).all():
-        raise ValueError("X contains NaN or infinity.")
-    coding.n_features_in_ = X.shape[1]
-    return as_tensor(X, device)
-
-
-class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Learn words by k-means and code descriptors over them; subclasses say how in `coder`.
+class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
+    """Learn words with k-means and code descriptors over them; subclasses implement `coder`.
 
     Attributes
     ----------
     words_ : (M, d) array, the learned words.
-    n_iter_ : iterations of k-means.
+    n_iter_ : number of k-means iterations.
     n_features_in_ : d.
     """
 
     n_words: int
     max_iter: int
-    device: str | torch.device | None
     random_state: int | np.random.RandomState | None
-    n_features_in_: int
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Codebook:
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         X = checked_descriptors(self, X, reset=True)
         generator = make_generator(self.random_state)
@@ -108,28 +71,40 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return self
 
     def _learn_search(self, X: Tensor) -> None:
-        """Learn from the descriptors ``X`` (T, d) how to find words quickly; not all codings do."""
+        """Prepare a fast word search from the descriptors ``X`` (T, d); optional for subclasses."""
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return everything that coding needs of what was learned, by name; `restore` takes it."""
+        """Return the learned arrays that coding needs, by name, for `restore`."""
         check_is_fitted(self)
         return {"words": self.words_}
 
-    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Codebook:
-        """Take over what another codebook of the same settings learned; a missing part raises KeyError."""
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
+        """Restore the arrays of another codebook with the same settings; a missing part raises KeyError."""
         self.words_ = state["words"]
         self.n_features_in_ = self.words_.shape[1]
         return self
 
     @abstractmethod
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
-        """Return the function that codes descriptors (T, d) of the device and precision of ``like``.
+        """Return a function that codes descriptors (T, d) with the device and precision of ``like``.
 
-        What depends on the words alone is computed here, once for all batches.
+        Everything that depends only on the words is computed here, once for all batches.
         """
 
+    def pooler(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling
+    ) -> Callable[[LocalDescriptors], Tensor]:
+        """Return a function that codes the descriptors of images and pools the codes over a pyramid."""
+        pyramid = SpatialPyramid(levels=levels, pooling=pooling)
+        return partial(_pool_codes, self.coder(like), len(self.words_), pyramid)
+
+    @property
+    def n_learned(self) -> int:
+        """Number of words."""
+        return len(self.words_)
+
     def encode(self, X: Tensor) -> Codes:
-        """Return the codes of descriptors ``X`` (T, d), where ``X`` lives, without checks."""
+        """Return the codes of descriptors ``X`` (T, d) on the device of ``X``, without checks."""
         return self.coder(X)(X)
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
@@ -143,6 +118,13 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return len(self.words_)
 
     def _words(self, like: Tensor) -> Tensor:
-        """Return the words as a tensor of the device and precision of ``like``."""
+        """Return the words as a tensor with the device and precision of ``like``."""
         check_is_fitted(self)
         return torch.as_tensor(self.words_, device=like.device, dtype=like.dtype)
+
+
+def _pool_codes(
+    coder: Callable[[Tensor], Codes], n_words: int, pyramid: SpatialPyramid, descriptors: LocalDescriptors
+) -> Tensor:
+    # A module-level function, because closures cannot be pickled.
+    return pyramid.pool(coder(descriptors.vectors), n_words, descriptors)

@@ -1,4 +1,4 @@
-"""Improved Fisher vectors: how the descriptors of a cell would change a mixture of Gaussians.
+"""Improved Fisher vectors: how the descriptors of a cell would change a Gaussian mixture.
 
 Perronnin, Sánchez and Mensink, ECCV 2010.
 
@@ -9,64 +9,64 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.coding.codebook import checked_descriptors
+from ddsfl.coding.base import Coding, checked_descriptors
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
-from ddsfl.coding.pyramid import Level, Placed, l2_normalise
+from ddsfl.coding.pyramid import Level, Placed, Pooling, l2_normalise
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.patches.local import LocalDescriptors
 
-#: The learned arrays by the names they have in files.
+#: Names of the learned arrays in files.
 LEARNED = ("mean", "axes", "weights", "means", "variances")
 
 
 class _OneImage(NamedTuple):
-    """Descriptors of one image whose places do not matter."""
+    """Descriptors of one image whose positions do not matter."""
 
     positions: Tensor
     images: Tensor
     shapes: Tensor
 
 
-class FisherVector(BaseEstimator):
+class FisherVector(Coding):
     """Fisher vectors over a mixture of Gaussians with diagonal covariances.
 
-    Descriptors are projected onto their principal directions. A cell of an image becomes the gradient
-    of the mean log-likelihood of its descriptors by the means and by the standard deviations, 2 K D
-    values, each taken to a ``power`` with its sign kept. Then each cell is divided by its length, and
-    then the whole vector of the image is.
+    Descriptors are projected onto their principal directions. The vector of a cell is the gradient of the
+    mean log-likelihood of its descriptors with respect to the means and the standard deviations, 2 K D
+    values, each raised to a ``power`` with its sign kept. Each cell is then scaled to unit length, and
+    finally the vector of the entire image.
 
-    There is no ``transform``: a Fisher vector stands for many rows, not for one.
+    There is no ``transform``, because a Fisher vector describes many rows, not one.
 
     Parameters
     ----------
     n_gaussians : K, Gaussians of the mixture.
-    n_components : D, principal directions kept; all, where descriptors have no more.
-    power : of the values, above 0 and up to 1; 1 leaves them as they are.
-    descriptor_power : of the descriptors' values, likewise; 0.5 compares histograms as Hellinger does
-        (RootSIFT).
-    l2_cells : whether to divide each cell by its length.
-    l2_all : whether to divide the vector of all cells by its length, in the end.
-    max_iter : most iterations of expectation maximisation.
-    device : where to fit, and to encode what is no tensor; "auto" is CUDA where there is one.
-    random_state : seed of the start of the mixture.
+    n_components : D, principal directions kept; all of them if descriptors have fewer values.
+    power : exponent of the values, above 0 and up to 1; 1 leaves them unchanged.
+    descriptor_power : exponent of the descriptors' values, likewise; 0.5 compares histograms by the
+        Hellinger distance (RootSIFT).
+    l2_cells : whether to scale each cell to unit length.
+    l2_all : whether to finally scale the vector of all cells to unit length.
+    max_iter : maximum number of iterations of expectation maximisation.
+    device : where to fit, and to encode input that is not a tensor; "auto" uses CUDA if available.
+    random_state : seed of the initial mixture.
 
     Attributes
     ----------
     mean_ : (d,) mean of the descriptors.
     axes_ : (D, d) principal directions.
     weights_, means_, variances_ : (K,), (K, D), (K, D), the mixture.
-    log_likelihoods_ : mean log-likelihood of the start and after each iteration.
-    n_iter_ : iterations of expectation maximisation.
+    log_likelihoods_ : mean log-likelihood at the start and after each iteration.
+    n_iter_ : number of iterations of expectation maximisation.
     n_features_in_ : d.
 
     Examples
@@ -75,14 +75,15 @@ class FisherVector(BaseEstimator):
     >>> coding = FisherVector(n_gaussians=4, n_components=3, device="cpu", random_state=0).fit(X)
     >>> coding.encode(X[:20]).shape
     (24,)
-    >>> from ddsfl.descriptors.base import LocalDescriptors
+    >>> from ddsfl.patches.local import LocalDescriptors
     >>> vectors, positions = torch.from_numpy(X[:2]), torch.tensor([[1.0, 1.0], [9.0, 1.0]])
     >>> two = LocalDescriptors(vectors, positions, torch.tensor([0, 0]), torch.tensor([[10, 10]]))
     >>> coding.pool(two.vectors, two, levels=((1, 1), (3, 1))).shape
     torch.Size([1, 96])
     """
 
-    n_features_in_: int
+    size_name, noun = "n_gaussians", "Gaussians"
+    samples_per_word = 1000  # variances need more samples than centres
 
     def __init__(
         self,
@@ -106,45 +107,40 @@ class FisherVector(BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> FisherVector:
-        """Learn directions and mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn the directions and the mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         self._check_power()
         X = self._powered(checked_descriptors(self, X, reset=True))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
-        # The mean goes before the product: taken away after it, it would leave its rounding behind.
+        # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
         generator = make_generator(self.random_state)
-        found = fit_mixture(projected, self.n_gaussians, generator=generator, max_iter=self.max_iter)
-        arrays = (principal.mean.to(X), principal.axes.to(X), *found.mixture)
-        self.log_likelihoods_ = found.log_likelihoods
-        self.n_iter_ = found.n_iter
+        fitted = fit_mixture(projected, self.n_gaussians, generator=generator, max_iter=self.max_iter)
+        arrays = (principal.mean.to(X), principal.axes.to(X), *fitted.mixture)
+        self.log_likelihoods_ = fitted.log_likelihoods
+        self.n_iter_ = fitted.n_iter
         return self.restore(dict(zip(LEARNED, map(as_numpy, arrays))))
 
-    def pooler(self, like: Tensor) -> Callable[[Tensor, Placed, Sequence[Level]], Tensor]:
-        """Return `pool` for descriptors of the device and precision of ``like``.
-
-        What depends on the learned arrays alone is computed here, once for all batches.
-        """
-        check_is_fitted(self, "means_")
-        self._check_power()
-        mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
-        space = fisher_space(mean, axes, Mixture(*parts), like)
-        return partial(self._pool, space)
+    def pooler(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling = "max"
+    ) -> Callable[[LocalDescriptors], Tensor]:
+        """Return a function that pools the descriptors of images; ``pooling`` is ignored (always average)."""
+        return partial(self._pool_described, self._space(like), levels)
 
     def pool(self, vectors: Tensor, placed: Placed, levels: Sequence[Level]) -> Tensor:
-        """Return (B, cells * 2 K D), one Fisher vector an image, where the descriptors live.
+        """Return (B, cells * 2 K D), one Fisher vector per image, on the device of the descriptors.
 
-        Cells stand one after another as in `SpatialPyramid`: level by level, row by row. In a cell the
-        gradients by the means (K, D) come before those by the standard deviations (K, D). A cell
-        without descriptors is 0.
+        Cells are ordered as in `SpatialPyramid`: level by level, row by row. Within a cell, the gradients
+        for the means (K, D) precede those for the standard deviations (K, D). A cell without descriptors
+        is 0.
 
         Parameters
         ----------
-        vectors : (T, d) descriptors, any order.
+        vectors : (T, d) descriptors in any order.
         placed : positions (T, 2), images (T,) and shapes (B, 2) of the same descriptors.
         levels : grids as (rows, columns) pairs.
         """
-        return self.pooler(vectors)(vectors, placed, levels)
+        return self._pool(self._space(vectors), vectors, placed, levels)
 
     def encode(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the Fisher vector (2 K D,) of one set of descriptors ``X`` (T, d)."""
@@ -157,18 +153,23 @@ class FisherVector(BaseEstimator):
         return pooled.to(X.device) if isinstance(X, Tensor) else as_numpy(pooled)
 
     @property
+    def n_learned(self) -> int:
+        """Number of Gaussians."""
+        return len(self.means_)
+
+    @property
     def n_values(self) -> int:
         """Number of values of one cell, 2 K D."""
         check_is_fitted(self, "means_")
         return int(2 * self.means_.size)
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the learned arrays by name, for a file."""
+        """Return the learned arrays by name, for saving to a file."""
         check_is_fitted(self, "means_")
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
-    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> FisherVector:
-        """Take over the arrays that `state` gave, in place of learning, and return self."""
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
+        """Restore the arrays returned by `state` and return self."""
         missing = [name for name in LEARNED if name not in state]
         if missing:
             raise ValueError(f"state lacks {missing}; expected the arrays {list(LEARNED)}.")
@@ -185,11 +186,23 @@ class FisherVector(BaseEstimator):
         self.n_features_in_ = int(n_values)
         return self
 
+    def _space(self, like: Tensor) -> FisherSpace:
+        """Return the arrays that pooling needs, with the device and precision of ``like``."""
+        check_is_fitted(self, "means_")
+        self._check_power()
+        mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
+        return fisher_space(mean, axes, Mixture(*parts), like)
+
+    def _pool_described(
+        self, space: FisherSpace, levels: Sequence[Level], descriptors: LocalDescriptors
+    ) -> Tensor:
+        return self._pool(space, descriptors.vectors, descriptors, levels)
+
     def _pool(self, space: FisherSpace, vectors: Tensor, placed: Placed, levels: Sequence[Level]) -> Tensor:
         expected = (len(placed.images), len(space.axes))
         if vectors.shape != expected:
             raise ValueError(
-                f"vectors have shape {tuple(vectors.shape)}; expected {expected}, a row for each placed one."
+                f"vectors have shape {tuple(vectors.shape)}; expected {expected}, one row per position."
             )
         if not levels or any(len(level) != 2 or min(level) < 1 for level in levels):
             raise ValueError(f"levels={levels!r}; expected pairs (rows, columns) of at least 1.")

@@ -1,6 +1,6 @@
-"""Sums of a Fisher vector over groups of descriptors, and the gradients that follow from them.
+"""Sums over groups of descriptors, and the Fisher vector gradients computed from them.
 
-Equations by Sánchez, Perronnin, Mensink and Verbeek, IJCV 2013.
+Equations from Sánchez, Perronnin, Mensink and Verbeek, IJCV 2013.
 
 Shapes: T descriptors of d values, of which D directions are kept; K Gaussians; B images; G groups of
 descriptors, the cells of the images.
@@ -19,26 +19,26 @@ from ddsfl.coding.pyramid import Level, Placed, cell_numbers
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.gmm import CPU_BLOCK_BYTES, Mixture, Scores, posteriors_of, powers_of, scores_of
 
-#: The most descriptors that one product sums: shorter ones keep all of a GPU busy.
+#: Maximum number of descriptors that one product sums: shorter products keep the entire GPU busy.
 BLOCK_ROWS = 1024
-#: What a block costs beside its products, counted in rows: its (K, 2 D) sums are written and added up.
+#: Cost of a block in addition to its products, in rows: its (K, 2 D) sums are written and added up.
 BLOCK_COST = 32
 
 
 class FisherSpace(NamedTuple):
-    """What of a learned `FisherVector` the descriptors of a batch need, on their device."""
+    """The arrays of a learned `FisherVector` that pooling needs, on the device of the descriptors."""
 
     axes: Tensor
     """(d, D) principal directions as columns."""
     shift: Tensor
-    """(D,) added to the projected descriptors, so that the centre of the scores is at 0."""
+    """(D,) added to the projected descriptors to move the centre of the scores to 0."""
     scores: Scores
     mixture: Mixture
-    """Its means are taken from the centre of the scores."""
+    """Its means are relative to the centre of the scores."""
 
 
 def fisher_space(mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor) -> FisherSpace:
-    """Return the space of principal directions (D, d) and mixture, ready for descriptors ``like`` these.
+    """Return the space of principal directions (D, d) and mixture, for descriptors like ``like``.
 
     >>> mixture = Mixture(torch.ones(1), torch.tensor([[5.0]]), torch.ones(1, 1))
     >>> fisher_space(torch.tensor([2.0]), torch.eye(1), mixture, torch.empty(0)).shift
@@ -57,17 +57,17 @@ def fisher_space(mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor) -> 
 
 
 class GroupSums(NamedTuple):
-    """Sums over the descriptors of each group, from which all gradients follow (Algorithm 1)."""
+    """Sums over the descriptors of each group, from which the gradients are computed (Algorithm 1)."""
 
     sizes: Tensor
-    """(G,) the number of descriptors."""
+    """(G,) number of descriptors."""
     posteriors: Tensor
     """(G, K) sum of posteriors, S0."""
     powers: Tensor
     """(G, K, 2 D) sums of posteriors times values, S1, and times squares, S2."""
 
     def within(self, images: int, grid: Level, level: Level) -> GroupSums:
-        """Return the sums over the cells of ``level``, made of those of ``grid``, which it divides."""
+        """Return the sums over the cells of ``level``, computed from those of the finer ``grid``."""
         rows, columns = level
         cells = (images, rows, grid[0] // rows, columns, grid[1] // columns)
         parts = (part.view(*cells, *part.shape[1:]).sum(dim=(2, 4)).flatten(0, 2) for part in self)
@@ -82,11 +82,11 @@ def sum_groups(
     *,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> GroupSums:
-    """Return the sums over the descriptors (T, d) of each group; ``groups`` (T,) holds their numbers.
+    """Return the sums over the descriptors (T, d) of each group; ``groups`` (T,) holds their group numbers.
 
-    Sorted by group, the descriptors are cut into blocks of one length, the last of a group filled up
-    with zeros: every step is then one product over many blocks, and nothing is added in the order in
-    which threads happen to arrive.
+    The descriptors are sorted by group and cut into blocks of equal length; the last block of a group is
+    filled with zeros. Every step is then one product over many blocks, and no result depends on the order
+    in which threads finish.
 
     >>> standard = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1))
     >>> space = fisher_space(torch.zeros(1), torch.eye(1), standard, torch.empty(0))
@@ -104,7 +104,7 @@ def sum_groups(
         vectors.new_zeros(n_groups, n_gaussians),
         vectors.new_zeros(n_groups, n_gaussians, 2 * n_kept),
     )
-    # The tables of blocks are short: made on the CPU they need no further word from the device.
+    # The block tables are short. Building them on the CPU avoids further synchronisation with the device.
     counts = sizes.cpu()
     length = _block_length(counts, min(BLOCK_ROWS, rows_within(bytes_a_row, budget_bytes)))
     blocks = (counts + length - 1) // length
@@ -122,7 +122,7 @@ def sum_groups(
         inside = (along < remain[part, None].to(vectors.device)).to(vectors.dtype)
         rows = order[places.clamp_(max=len(vectors) - 1).flatten()]
         kept = torch.addmm(space.shift, vectors[rows], space.axes).view(*inside.shape, n_kept)
-        # Zeros have zero powers, so what fills a block adds nothing below, whatever its posteriors.
+        # Zeros have zero powers, so the padding adds nothing below, whatever its posteriors.
         powers = powers_of(kept * inside[:, :, None])
         posteriors = posteriors_of(space.scores.of(powers.flatten(0, 1))).view(*inside.shape, n_gaussians)
         present, n_blocks = torch.unique_consecutive(group_of[part], return_counts=True)
@@ -133,7 +133,7 @@ def sum_groups(
 
 
 def _block_length(sizes: Tensor, most: int) -> int:
-    """Return the length of blocks, up to ``most``, that wastes least on zeros and on many blocks."""
+    """Return the block length, up to ``most``, with the least overhead from zeros and from many blocks."""
     longest = max(1, int(sizes.max())) if len(sizes) else 1
     fewest = -(-longest // most)
     lengths = (-(-longest // (fewest * 2**halvings)) for halvings in range(6))
@@ -150,14 +150,14 @@ def _sum_blocks(blocks: Tensor, n_blocks: Tensor) -> Tensor:
 def fisher_gradients(sums: GroupSums, mixture: Mixture) -> Tensor:
     """Return (G, 2 K D), each group's mean gradient of log p, in units of the Fisher information.
 
-    By the means (Sánchez et al., equation 17), then by the standard deviations (18), over n descriptors
-    x with posteriors q_k; both are sums of S0, S1 and S2:
+    First with respect to the means (Sánchez et al., equation 17), then to the standard deviations (18).
+    For n descriptors x with posteriors q_k, both are sums of S0, S1 and S2:
 
         1 / (n sqrt(w_k))   sum_x q_k (x - mean_k) / deviation_k
         1 / (n sqrt(2 w_k)) sum_x q_k ((x - mean_k)^2 / variance_k - 1).
 
-    The gradient by the weights (16) is left out, as it says next to nothing. A group without
-    descriptors is 0.
+    The gradient with respect to the weights (16) is omitted because it contributes almost nothing. A group
+    without descriptors is 0.
 
     >>> sums = GroupSums(torch.tensor([2]), torch.tensor([[2.0]]), torch.tensor([[[4.0, 10.0]]]))
     >>> fisher_gradients(sums, Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1)))
@@ -167,7 +167,7 @@ def fisher_gradients(sums: GroupSums, mixture: Mixture) -> Tensor:
     held = sums.posteriors[:, :, None]
     first, second = sums.powers.chunk(2, dim=2)
     roots = weights.sqrt()[:, None]
-    # In place where possible: of small images there are more sums than descriptors.
+    # In place where possible: for small images there are more sums than descriptors.
     by_means = torch.addcmul(first, means, held, value=-1)  # S1 - mean S0
     by_means /= roots * variances.sqrt()
     by_deviations = torch.addcmul(second, means, first, value=-2)  # S2 - 2 mean S1 + (mean^2 - variance) S0
@@ -180,7 +180,7 @@ def fisher_gradients(sums: GroupSums, mixture: Mixture) -> Tensor:
 def pool_gradients(vectors: Tensor, placed: Placed, levels: Sequence[Level], space: FisherSpace) -> Tensor:
     """Return (B, cells, 2 K D), the gradients of the cells of all levels, level by level, row by row.
 
-    A grid that divides a finer one is summed up from it; the others go over the descriptors anew.
+    If a grid divides a finer one, its sums are computed from the finer sums; otherwise from the descriptors.
     """
     images = len(placed.shapes)
     summed: dict[Level, GroupSums] = {}

@@ -1,36 +1,37 @@
-"""Locality-constrained linear coding (Wang et al., CVPR 2010), its fast analytical solution.
+"""Locality-constrained linear coding (Wang et al., CVPR 2010) with its fast analytical solution.
 
-Shapes: T descriptors of d values, M words, K nearest words that code a descriptor.
+Shapes: T descriptors of d values, M words, K nearest words in the code of a descriptor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ddsfl.coding.codebook import Codebook, Codes
+from ddsfl.coding.codebook import Codebook
+from ddsfl.coding.codes import Codes
 from ddsfl.compute.device import has_kernels, rows_within, slices
 from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.compute.rows import rebuilding_weights
 
-#: Systems of up to this many words are solved within one kernel on CUDA.
+#: On CUDA, systems of up to this many words are solved within one kernel.
 FUSED_NEIGHBORS = 8
 
 
 class WordDistances(NamedTuple):
-    """What codes need to know about the words themselves, computed once for many batches."""
+    """Distances between the words, computed once for many batches."""
 
     between: Tensor
     """(M, M) squared distances between the words."""
     spread: float
-    """The largest squared distance of a word to their mean."""
+    """The largest squared distance of a word from their mean."""
 
 
 def llc_codes(
@@ -41,7 +42,7 @@ def llc_codes(
     known: WordDistances | None = None,
     shortlist: Shortlist | None = None,
 ) -> Codes:
-    """Return the codes that rebuild each descriptor from its nearest words, summing to one.
+    """Return the codes that reconstruct each descriptor from its nearest words; each sums to one.
 
     With Z = B - 1x' for the K words B (K, d) nearest to x, and C = ZZ',
 
@@ -53,8 +54,8 @@ def llc_codes(
     ----------
     X : (T, d) descriptors.
     words : (M, d) with M at least ``n_neighbors``.
-    known : `word_distances` of the words, where they were computed already.
-    shortlist : finds the nearest of these words faster, and nearly always; None searches exactly.
+    known : `word_distances` of the words, if already computed.
+    shortlist : finds nearly all nearest words, but faster; None searches exactly.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def llc_codes(
     else:
         distances, indices = shortlist.search(X, n_neighbors)
     between, spread = word_distances(words) if known is None else known
-    # Below this trace, rounding of the distances would be felt beside the regularisation.
+    # Below this trace, rounding errors of the distances would be noticeable compared with the regularisation.
     too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
     if n_neighbors <= FUSED_NEIGHBORS and has_kernels(X):
         weights = rebuilding_weights(
@@ -78,8 +79,8 @@ def llc_codes(
     for rows in slices(len(X), rows_within(6 * X.element_size() * n_neighbors**2)):
         nearest = indices[rows]
         trace = distances[rows].sum(dim=1)
-        # <b - x, b' - x> by the cosine rule, from distances that are known already: the differences
-        # themselves would cost as much as the whole neighbour search.
+        # <b - x, b' - x> by the cosine rule, from distances that are already known: computing the
+        # differences would cost as much as the entire neighbour search.
         pairs = nearest[:, :, None] * len(words) + nearest[:, None, :]
         covariance = between.flatten().index_select(0, pairs.flatten()).view(pairs.shape).neg_()
         covariance += distances[rows, :, None] + distances[rows, None, :]
@@ -97,7 +98,7 @@ def llc_codes(
 
 
 def word_distances(words: Tensor) -> WordDistances:
-    """Return the squared distances between words (M, d), and the largest one to their mean."""
+    """Return the squared distances between words (M, d), and the largest one from their mean."""
     centred = words - words.mean(dim=0)
     gram = centred @ centred.T
     norms = gram.diagonal()
@@ -105,10 +106,10 @@ def word_distances(words: Tensor) -> WordDistances:
 
 
 def _solve_for_ones(matrices: Tensor) -> Tensor:
-    """Return (T, K) the solutions of A c = 1 for positive definite A (T, K, K), which are used up.
+    """Return the solutions (T, K) of A c = 1 for positive definite A (T, K, K), which may be overwritten.
 
     Gaussian elimination, one pivot of all matrices at a time: K steps over long vectors instead of
-    T calls on tiny matrices. Positive definite matrices need no exchange of rows.
+    T calls on tiny matrices. Positive definite matrices need no row exchanges.
     """
     A = matrices.permute(1, 2, 0).contiguous()
     c = torch.ones_like(A[0])
@@ -129,19 +130,19 @@ class LLC(Codebook):
     Parameters
     ----------
     n_words : M, words of the codebook.
-    n_neighbors : K, nearest words that code a descriptor.
+    n_neighbors : K, nearest words in the code of a descriptor.
     regularisation : weight of the identity, relative to the trace, in the K x K systems; above 0.
-    max_iter : most iterations of k-means.
-    search : "fast" finds the nearest words through shortlists (`neighbours.bytes`) where that pays: on
-        processors with products of bytes, for at least 256 words. About 999 of 1,000 nearest words are
-        found. "exact" finds all, and is what "fast" means everywhere else.
-    device : where to compute; "auto" is CUDA where there is one.
+    max_iter : maximum number of k-means iterations.
+    search : "fast" finds the nearest words with shortlists (`neighbours.bytes`) where this is faster: on
+        processors with byte products, for at least 256 words. It finds about 999 of 1,000 nearest words;
+        elsewhere it is the same as "exact". "exact" finds all of them.
+    device : where to compute; "auto" uses CUDA if available.
     random_state : seed of k-means.
 
     Attributes
     ----------
     words_ : (M, d) array, the learned words.
-    shortlist_ : (3,) array, `Shortlist.state`; empty (0,) where the search is exact everywhere.
+    shortlist_ : (3,) array, `Shortlist.state`; empty (0,) if the search is exact everywhere.
 
     Examples
     --------
@@ -172,7 +173,7 @@ class LLC(Codebook):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> LLC:
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         if not 1 <= self.n_neighbors <= self.n_words:
             raise ValueError(f"n_neighbors={self.n_neighbors}; expected from 1 to n_words={self.n_words}.")
@@ -190,17 +191,17 @@ class LLC(Codebook):
         self.shortlist_ = np.zeros(0) if learned is None else learned.state()
 
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Return everything that coding needs of what was learned, by name; `restore` takes it."""
+        """Return the learned arrays that coding needs, by name, for `restore`."""
         return super().state() | {"shortlist": self._learned_shortlist()}
 
-    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> LLC:
-        """Take over what another codebook learned; without a "shortlist" the search is exact."""
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
+        """Restore the arrays of another codebook; without a "shortlist" the search is exact."""
         super().restore(state)
         self.shortlist_ = state.get("shortlist", np.zeros(0))
         return self
 
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
-        """Return the function that codes descriptors (T, d) of the device and precision of ``like``."""
+        """Return a function that codes descriptors (T, d) with the device and precision of ``like``."""
         words = self._words(like)
         n_neighbors = min(self.n_neighbors, len(words))
         return partial(
@@ -213,7 +214,7 @@ class LLC(Codebook):
         )
 
     def _shortlist(self, words: Tensor, n_neighbors: int) -> Shortlist | None:
-        """Return the shortlist of the words where it was learned, is wanted and pays."""
+        """Return the shortlist of the words if it was learned, is enabled and is faster."""
         learned = self._learned_shortlist()
         if self.search != "fast" or len(learned) == 0 or words.is_cuda or not byte_products_are_fast():
             return None
@@ -221,5 +222,5 @@ class LLC(Codebook):
         return shortlist if n_neighbors <= shortlist.length else None
 
     def _learned_shortlist(self) -> np.ndarray[Any, Any]:
-        # Words may have been given rather than learned.
+        # Missing if the words were set directly instead of learned.
         return getattr(self, "shortlist_", np.zeros(0))

@@ -1,6 +1,6 @@
-"""Pooling of codes over the cells of a spatial pyramid: one vector an image.
+"""Pooling of codes over the cells of a spatial pyramid: one vector per image.
 
-Shapes: T descriptors of a batch, B images, K words a descriptor uses, M words of the codebook.
+Shapes: T descriptors of a batch, B images, K words in the code of a descriptor, M words of the codebook.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ddsfl.coding.codebook import Codes
+from ddsfl.coding.codes import Codes
 
 Level = tuple[int, int]
+Pooling = Literal["max", "average"]
 
 
 class Placed(Protocol):
-    """Where descriptors lie: the part of `LocalDescriptors` that pooling needs."""
+    """Positions of descriptors: the part of `LocalDescriptors` that pooling needs."""
 
     @property
     def positions(self) -> Tensor:
@@ -28,7 +29,7 @@ class Placed(Protocol):
 
     @property
     def images(self) -> Tensor:
-        """(T,) int64, which image a row belongs to."""
+        """(T,) int64, the image that each row belongs to."""
         ...
 
     @property
@@ -49,14 +50,14 @@ def l2_normalise(vectors: Tensor) -> Tensor:
 
 
 def cell_numbers(descriptors: Placed, level: Level) -> Tensor:
-    """Return (T,) the cell of each descriptor in a grid of ``level`` = (rows, columns), row by row.
+    """Return the cell (T,) of each descriptor in a grid of ``level`` = (rows, columns), row by row.
 
-    The cell's row is floor(y / height * rows), so a centre on a border belongs to the later cell;
-    centres outside the image belong to the nearest cell.
+    The cell's row is floor(y / height * rows), so a centre on a border belongs to the later cell.
+    Centres outside the image belong to the nearest cell.
     """
     sides = descriptors.shapes[descriptors.images]
-    # Double precision: y * rows is then exact, and grids that nest never disagree about a border. Numbers,
-    # not a tensor of them: a small tensor made on a GPU waits until all work there is done.
+    # In double precision y * rows is exact, so nested grids always agree about a border. Plain numbers,
+    # not a tensor: creating a small tensor on a GPU waits until all work there is done.
     row, column = (
         (descriptors.positions[:, side].double() * count / sides[:, side])
         .floor_()
@@ -70,18 +71,18 @@ def cell_numbers(descriptors: Placed, level: Level) -> Tensor:
 class SpatialPyramid(BaseEstimator):
     """Pool the codes of each image over the cells of several grids.
 
-    Max pooling counts the words that a descriptor does not use as 0, as all implementations of LLC
-    do: a pooled value is never negative. Average pooling divides the sum of the codes by the number of
+    In max pooling, words that a descriptor does not use count as 0, as in all implementations of LLC, so a
+    pooled value is never negative. Average pooling divides the sum of the codes by the number of
     descriptors in the cell. Cells without descriptors are 0.
 
     Parameters
     ----------
-    levels : grids as (rows, columns) pairs; their cells stand one after another in the result.
+    levels : grids as (rows, columns) pairs; their cells are concatenated in the result.
     pooling : "max" or "average".
 
     Examples
     --------
-    >>> from ddsfl.descriptors.base import LocalDescriptors
+    >>> from ddsfl.patches.local import LocalDescriptors
     >>> positions, shapes = torch.tensor([[1.0, 1.0], [9.0, 1.0]]), torch.tensor([[10, 10]])
     >>> two = LocalDescriptors(torch.zeros(2, 8), positions, torch.tensor([0, 0]), shapes)
     >>> codes = Codes(torch.tensor([[0, 2], [2, 1]]), torch.tensor([[0.7, 0.3], [0.4, 0.6]]))
@@ -92,7 +93,7 @@ class SpatialPyramid(BaseEstimator):
     def __init__(
         self,
         levels: Sequence[Level] = ((1, 1), (2, 2), (4, 4)),
-        pooling: Literal["max", "average"] = "max",
+        pooling: Pooling = "max",
     ) -> None:
         self.levels = levels
         self.pooling = pooling
@@ -122,13 +123,13 @@ class SpatialPyramid(BaseEstimator):
         codes : indices and values (T, K) of the descriptors' codes.
         n_words : M, words of the codebook.
         descriptors : positions (T, 2), images (T,) and shapes (B, 2) of the same descriptors.
-        winners : also return, of the same shape, which row of the codes gave each maximum (the
-            first of equal rows), -1 where the maximum is the 0 of a word nobody used. For max pooling.
+        winners : also return the row of the codes that gave each maximum (the first of equal rows), in the
+            same shape; -1 where the maximum is the 0 of an unused word. For max pooling only.
         """
         self._check(winners)
         pooled: dict[Level, Tensor] = {}  # (B, rows, columns, M)
         won: dict[Level, Tensor] = {}
-        # Finer grids first: a coarser one that nests is the maximum (or sum) over their cells.
+        # Finer grids first: a coarser grid that nests is the maximum (or sum) over their cells.
         grids = {(rows, columns) for rows, columns in self.levels}
         for level in sorted(grids, key=lambda grid: (-math.prod(grid), grid)):
             finer = next((fine for fine in reversed(pooled) if _nests(level, fine)), None)
@@ -160,17 +161,17 @@ class SpatialPyramid(BaseEstimator):
             raise ValueError(f"levels={self.levels!r}; expected pairs (rows, columns) of at least 1.")
 
     def _keys(self, codes: Codes, n_words: int, descriptors: Placed, level: Level) -> Tensor:
-        """Return (T, K) the place of each code in a flat (B, rows * columns, M) result."""
+        """Return the index (T, K) of each code in a flat (B, rows * columns, M) result."""
         cells = descriptors.images * math.prod(level) + cell_numbers(descriptors, level)
         return cells[:, None] * n_words + codes.indices
 
     def _scatter(self, keys: Tensor, values: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Pool values of equal key, deterministically on every device."""
+        """Pool values with equal keys, deterministically on every device."""
         pooled = values.new_zeros(math.prod(shape))
         if self.pooling == "max":
             pooled.scatter_reduce_(0, keys.flatten(), values.flatten(), "amax")
         elif pooled.is_cuda:
-            # On CUDA this sorts; index_add_ would add in whatever order the threads arrive.
+            # On CUDA this sorts; index_add_ would add in the order in which threads finish.
             pooled.index_put_((keys.flatten(),), values.flatten(), accumulate=True)
         else:
             pooled.index_add_(0, keys.flatten(), values.flatten())
@@ -189,13 +190,13 @@ def _nests(coarse: Level, fine: Level) -> bool:
 
 
 def _gather_cells(pooled: Tensor, level: Level) -> Tensor:
-    """View (B, rows, columns, M) so that dimensions 2 and 4 run over the parts of a coarser cell."""
+    """View (B, rows, columns, M) with dimensions 2 and 4 running over the parts of a coarser cell."""
     images, rows, columns, words = pooled.shape
     return pooled.view(images, level[0], rows // level[0], level[1], columns // level[1], words)
 
 
 def _first_winners(keys: Tensor, values: Tensor, pooled: Tensor) -> Tensor:
-    """Return, like ``pooled``, the first row of ``values`` to reach each maximum above 0, else -1."""
+    """Return the first row of ``values`` that reaches each maximum above 0, else -1; shape of ``pooled``."""
     nobody = len(values)
     maxima = pooled.flatten()[keys]
     rows = torch.arange(nobody, device=values.device)[:, None].expand_as(values)
@@ -214,7 +215,7 @@ def _merge_winners(cells: Tensor, rows: Tensor, pooled: Tensor) -> Tensor:
 
 
 def _descriptors_a_cell(descriptors: Placed, level: Level) -> Tensor:
-    """Return (B, rows, columns), how many descriptors lie in each cell."""
+    """Return the number of descriptors in each cell (B, rows, columns)."""
     images = len(descriptors.shapes)
     cells = descriptors.images * math.prod(level) + cell_numbers(descriptors, level)
     return torch.bincount(cells, minlength=images * math.prod(level)).view(images, *level)

@@ -1,4 +1,4 @@
-"""Vector quantisation: a descriptor is coded by its nearest word alone."""
+"""Vector quantisation: the code of a descriptor is its nearest word."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.coding.codebook import Codebook, Codes
+from ddsfl.coding.codebook import Codebook
+from ddsfl.coding.codes import Codes
 from ddsfl.compute.neighbours.words import nearest_by_products
 
 
@@ -24,13 +25,13 @@ def vq_codes(X: Tensor, words: Tensor) -> Codes:
 
 
 class VectorQuantisation(Codebook):
-    """Bag of words: each descriptor counts for the word nearest to it.
+    """Bag of words: each descriptor counts for its nearest word.
 
     Parameters
     ----------
     n_words : M, words of the codebook.
-    max_iter : most iterations of k-means.
-    device : where to compute; "auto" is CUDA where there is one.
+    max_iter : maximum number of k-means iterations.
+    device : where to compute; "auto" uses CUDA if available.
     random_state : seed of k-means.
 
     Attributes
@@ -58,5 +59,5 @@ class VectorQuantisation(Codebook):
         self.random_state = random_state
 
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:
-        """Return the function that codes descriptors (T, d) of the device and precision of ``like``."""
+        """Return a function that codes descriptors (T, d) with the device and precision of ``like``."""
         return partial(vq_codes, words=self._words(like))

@@ -1,1 +1,1 @@
-"""Tools that every room uses; nothing here knows about images."""
+"""Numerical tools shared by all packages; nothing here depends on images."""

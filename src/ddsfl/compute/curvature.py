@@ -1,4 +1,4 @@
-"""What L-BFGS knows of the curvature: past steps, and what they did to the gradient."""
+"""Curvature model of L-BFGS: past steps and the changes of the gradient they caused."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 
 class Curvature:
-    """Past steps s_i and changes y_i of the gradient, from which the next direction is made.
+    """Past steps s_i and changes y_i of the gradient, which determine the next direction.
 
-    The two-loop recursion (Nocedal and Wright, Algorithm 7.4) adds nothing but multiples of these pairs and
-    of the gradient. So it runs on the multiples alone: one matrix product gives the inner products that are
-    new, a few numbers on the host do the recursion, and a second product makes the direction. On a GPU that
-    is six kernels instead of some hundred.
+    The two-loop recursion (Nocedal and Wright, Algorithm 7.4) only adds multiples of these pairs and of the
+    gradient, so it can run on the multiples alone. One matrix product gives the new inner products, the
+    recursion runs on a few numbers on the host, and a second product gives the direction. On a GPU this
+    takes six kernels instead of about a hundred.
 
     Parameters
     ----------
-    history : pairs that are kept at most; the oldest is dropped.
+    history : maximum number of pairs; the oldest is dropped.
 
     Examples
     --------
-    For a quadratic with the Hessian 4 one pair says all:
+    For a quadratic with Hessian 4, one pair is enough:
 
     >>> known = Curvature(history=3)
     >>> known.add(torch.tensor([1.0]), torch.tensor([4.0]), curvature=4.0)
@@ -37,18 +37,18 @@ class Curvature:
 
     def forget(self) -> None:
         """Drop all pairs."""
-        self._slots: deque[int] = deque(maxlen=self.history)  # of the pairs, the oldest first
-        # Steps stand in the first rows, changes in the last; products are those of rows with each other.
+        self._slots: deque[int] = deque(maxlen=self.history)  # of the pairs, oldest first
+        # Steps fill the first rows, changes the last; products are the inner products of all rows.
         self._rows: Tensor | None = None
         self._products = np.zeros((2 * self.history, 2 * self.history))
         self._curvatures = np.ones(self.history)
-        self._unknown: list[int] = []  # rows whose products are not known yet
+        self._unknown: list[int] = []  # rows whose products are not computed yet
 
     def __len__(self) -> int:
         return len(self._slots)
 
     def add(self, step: Tensor, change: Tensor, curvature: float) -> None:
-        """Add a pair; ``curvature`` is their inner product, above 0."""
+        """Add a pair; ``curvature`` is its inner product, which must be positive."""
         if self._rows is None:
             self._rows = step.new_zeros(2 * self.history, step.numel())
         slot = self._slots[0] if len(self) == self.history else len(self)
@@ -60,7 +60,7 @@ class Curvature:
                 self._unknown.append(row)
 
     def direction(self, gradient: Tensor) -> Tensor:
-        """Return minus the gradient times the modelled inverse of the Hessian."""
+        """Return minus the modelled inverse Hessian times the gradient."""
         if self._rows is None:
             return -gradient
         flat = gradient.flatten()
@@ -70,15 +70,15 @@ class Curvature:
         return torch.addmv(own * flat, self._rows.T, factors).view_as(gradient)
 
     def _learn_products(self, gradient: Tensor) -> np.ndarray:
-        """Return the products of all rows with the gradient; those of new rows are noted, in one transfer."""
+        """Return the products of all rows with the gradient and store those of new rows, in one transfer."""
         assert self._rows is not None
-        # One by one: a list of numbers as an index would travel to a GPU and wait for it.
+        # One by one: an index list would be copied to the GPU, which forces a synchronisation.
         columns = torch.stack([gradient, *(self._rows[row] for row in self._unknown)])
-        found = np.array((self._rows @ columns.T).tolist())
+        products = np.array((self._rows @ columns.T).tolist())
         for column, row in enumerate(self._unknown, start=1):
-            self._products[row] = self._products[:, row] = found[:, column]
+            self._products[row] = self._products[:, row] = products[:, column]
         self._unknown = []
-        first: np.ndarray = found[:, 0]
+        first: np.ndarray = products[:, 0]
         return first
 
     def _recursion(self, with_gradient: np.ndarray) -> tuple[float, np.ndarray]:

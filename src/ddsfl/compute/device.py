@@ -1,4 +1,4 @@
-"""Where and in which precision arrays live, how randomness is drawn, how work is cut into chunks."""
+"""Device and precision of arrays, random numbers, and the division of work into chunks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-#: Working memory that a blocked computation may take unless it is told otherwise.
+#: Default working memory of a blocked computation.
 DEFAULT_BUDGET_BYTES = 256 * 2**20
 
 
 def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
-    """Return the torch device meant by ``device``; "auto" is CUDA where there is one.
+    """Return the torch device for ``device``; "auto" is CUDA if available.
 
     >>> resolve_device("cpu")
     device(type='cpu')
@@ -33,7 +33,7 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     if resolved.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} was asked for, but this machine has no usable CUDA device.")
+        raise ValueError(f"device={device!r} was requested, but this machine has no usable CUDA device.")
     return resolved
 
 
@@ -42,13 +42,13 @@ def as_tensor(
 ) -> Tensor:
     """Return ``array`` as a contiguous floating-point tensor on ``device``.
 
-    float32 and float64 keep their precision; everything else becomes float32 unless ``dtype`` says more.
+    float32 and float64 keep their precision; everything else becomes float32. ``dtype`` overrides this.
 
     >>> as_tensor([[1, 2]]).dtype
     torch.float32
     """
     if not isinstance(array, Tensor):
-        # "W" copies read-only arrays: a tensor over one could write to it, of which torch warns.
+        # "W" copies read-only arrays: torch warns about tensors that could write to one.
         array = torch.from_numpy(np.require(np.ascontiguousarray(array), requirements="W"))
     if dtype is None:
         dtype = array.dtype if array.dtype in (torch.float32, torch.float64) else torch.float32
@@ -61,9 +61,9 @@ def as_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
 
 
 def make_generator(random_state: int | np.random.RandomState | None) -> torch.Generator:
-    """Return a CPU generator for ``random_state`` as scikit-learn understands it.
+    """Return a CPU generator for ``random_state``, interpreted as in scikit-learn.
 
-    Random numbers are always drawn on the CPU and then moved, so that a seed means the same on every
+    Random numbers are always drawn on the CPU and then moved, so a seed gives the same numbers on every
     device.
 
     >>> a, b = (torch.rand(3, generator=make_generator(7)) for _ in range(2))
@@ -93,7 +93,7 @@ def spawn_seeds(random_state: int | np.random.RandomState | None, count: int) ->
 
 
 def rows_within(bytes_a_row: float, budget_bytes: int = DEFAULT_BUDGET_BYTES, least: int = 1) -> int:
-    """Return how many rows of ``bytes_a_row`` fit into the budget, and ``least`` at the least.
+    """Return how many rows of ``bytes_a_row`` fit into the budget, but at least ``least``.
 
     >>> rows_within(1000, 10_500)
     10
@@ -113,7 +113,7 @@ def slices(length: int, step: int) -> Iterator[slice]:
 
 @cache
 def has_triton() -> bool:
-    """Return whether kernels can be compiled here."""
+    """Return whether this machine can compile kernels."""
     return torch.cuda.is_available() and importlib.util.find_spec("triton") is not None
 
 
@@ -122,7 +122,7 @@ _allowed = True
 
 @contextmanager
 def plain_path() -> Iterator[None]:
-    """Compute by plain torch in full precision meanwhile, to compare with.
+    """Use plain torch in full precision within the context, for comparison.
 
     >>> with plain_path():
     ...     has_kernels(torch.zeros(1, 1))
@@ -137,5 +137,5 @@ def plain_path() -> Iterator[None]:
 
 
 def has_kernels(tensor: Tensor) -> bool:
-    """Return whether kernels and tensor cores serve tensors like this one: float32, on CUDA."""
+    """Return whether kernels and tensor cores support tensors like this one: float32, on CUDA."""
     return _allowed and tensor.is_cuda and tensor.dtype == torch.float32 and has_triton()

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with diagonal covariances, learned by expectation maximisation over blocks.
+"""Gaussian mixtures with diagonal covariances, fitted by expectation maximisation in blocks.
 
 Shapes: N points of D values, K Gaussians.
 """
@@ -14,14 +14,14 @@ from torch import Tensor
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.kmeans import kmeans
 
-#: A Gaussian is at least this fraction of all points' variance wide, in every direction. Without a bound
-#: a Gaussian on a single point would raise the likelihood for ever.
+#: Minimum variance of a Gaussian in each direction, as a fraction of the variance of all points. Without
+#: this bound, a Gaussian on a single point would raise the likelihood without limit.
 VARIANCE_FLOOR = 1e-3
-#: A Gaussian that holds less than this much of a point says nothing about its own place and width.
+#: A Gaussian with fewer points than this in total cannot estimate its own mean and variance.
 LEAST_POINTS = 1e-6
-#: Posteriors below exp(-50) of the largest are raised to it: beside it they are below double precision.
+#: Posteriors below exp(-50) times the largest are raised to that; it is below double precision.
 NEGLIGIBLE = 50.0
-#: Bytes of one block on a CPU; smaller blocks stay nearer to the processor.
+#: Bytes per block on a CPU; small blocks stay in the cache.
 CPU_BLOCK_BYTES = 2**23
 
 
@@ -29,44 +29,44 @@ class Mixture(NamedTuple):
     """p(x) = sum_k weight_k N(x; mean_k, diag(variance_k))."""
 
     weights: Tensor
-    """(K,), above 0, with sum 1."""
+    """(K,), positive, summing to 1."""
     means: Tensor
     """(K, D)."""
     variances: Tensor
-    """(K, D), above 0."""
+    """(K, D), positive."""
 
 
 class MixtureFit(NamedTuple):
-    """A learned mixture and how the learning went."""
+    """A fitted mixture and the history of the fit."""
 
     mixture: Mixture
     log_likelihoods: list[float]
-    """Mean over the points of log p(x): of the start, then after each iteration."""
+    """Mean over the points of log p(x): at the start, then after each iteration."""
     n_iter: int
 
 
 class Scores(NamedTuple):
     """Logarithms of weight_k N(x; mean_k, variance_k) as one product with the powers of x.
 
-    With x and the means taken from ``centre``, which costs nothing and spares digits,
+    With x and the means relative to ``centre``, which costs nothing and preserves digits,
 
         log weight_k N(x) = offset_k + sum_d (mean_kd / variance_kd) x_d - x_d^2 / (2 variance_kd).
     """
 
     centre: Tensor
-    """(D,) what is subtracted from x before its powers are taken."""
+    """(D,), subtracted from x before its powers are computed."""
     factors: Tensor
     """(2 D, K)."""
     offsets: Tensor
     """(K,)."""
 
     def of(self, powers: Tensor) -> Tensor:
-        """Return (N, K), the logarithms for `powers_of` N points from which the centre was taken."""
+        """Return (N, K), the logarithms for the `powers_of` N centred points."""
         return torch.addmm(self.offsets, powers, self.factors)
 
 
 def scores_of(mixture: Mixture, dtype: torch.dtype, centre: Tensor | None = None) -> Scores:
-    """Return what scores points of ``dtype``; the centre is the mean of the means unless given.
+    """Return the scores for points of ``dtype``; the default centre is the mean of the means.
 
     >>> standard = Mixture(torch.ones(1), torch.zeros(1, 1), torch.ones(1, 1))
     >>> scores = scores_of(standard, torch.float64)
@@ -93,12 +93,12 @@ def powers_of(points: Tensor) -> Tensor:
 
 
 def posteriors_of(logs: Tensor) -> Tensor:
-    """Return (N, K), which Gaussian a point comes from, given its `Scores`; these are bounded in place.
+    """Return (N, K), the posteriors of the Gaussians from their `Scores`, which are bounded in place.
 
     >>> posteriors_of(torch.tensor([[3.0, 3.0, -900.0]]))
     tensor([[5.0000e-01, 5.0000e-01, 9.6437e-23]])
     """
-    # What is too small to matter is not let fall into denormal numbers, on which processors crawl.
+    # Negligible values are bounded: processors are very slow on denormal numbers.
     least = logs.amax(dim=1, keepdim=True) - NEGLIGIBLE
     return torch.maximum(logs, least, out=logs).softmax(dim=1)
 
@@ -114,7 +114,7 @@ def fit_mixture(
 ) -> MixtureFit:
     """Return a mixture that locally maximises the mean of log p(x) over points (N, D).
 
-    It starts at the clusters of k-means: their shares, means and variances.
+    The start is the shares, means and variances of k-means clusters.
 
     >>> two_heaps = torch.tensor([[0.0], [0.2], [0.4], [5.0], [5.2], [5.4]])
     >>> fit = fit_mixture(two_heaps, 2, generator=torch.Generator().manual_seed(0))
@@ -134,7 +134,7 @@ def fit_mixture(
     for rows in _blocks(points, n_gaussians, budget_bytes):
         members = (clusters.labels[rows, None] == numbers).to(points.dtype)
         sums.add(members, powers_of(points[rows] - centre))
-    # Clusters without points, which equal points leave, stay on their centre and are narrow.
+    # Empty clusters, which duplicates can cause, keep their centre and get the least variance.
     centres = clusters.centres.double()
     start = sums.maximise(Mixture(sums.counts, centres, floor.expand_as(centres)), centre, floor)
     return improve_mixture(points, start, max_iter=max_iter, tolerance=tolerance, budget_bytes=budget_bytes)
@@ -148,12 +148,12 @@ def improve_mixture(
     tolerance: float = 1e-3,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> MixtureFit:
-    """Return the mixture after expectation maximisation on points (N, D), from ``start``.
+    """Return the mixture after expectation maximisation on points (N, D), starting from ``start``.
 
-    Iterations stop when the mean log-likelihood gains no more than ``tolerance``. Variances stay above
-    `VARIANCE_FLOOR` of the variance of all points, weights above that of one point, 1 / N. Both bounds
-    are kept by the best values within them, so the likelihood never falls. A Gaussian that loses its
-    points keeps its place and width at the least weight.
+    Iterations stop when the mean log-likelihood gains no more than ``tolerance``. Variances are at least
+    `VARIANCE_FLOOR` times the variance of all points, and weights at least that of one point, 1 / N. Each
+    step takes the best values within these bounds, so the likelihood never falls. A Gaussian that loses
+    its points keeps its mean and variance at the least weight.
 
     >>> points = torch.tensor([[0.0], [0.2], [0.4], [5.0], [5.2], [5.4]])
     >>> start = Mixture(torch.tensor([0.5, 0.5]), torch.tensor([[1.0], [4.0]]), torch.ones(2, 1))
@@ -174,7 +174,7 @@ def improve_mixture(
 
 
 def _expect(points: Tensor, mixture: Mixture, centre: Tensor, budget_bytes: int) -> tuple[float, _Sums]:
-    """Return the mean log-likelihood, and the sums that the next mixture is made of."""
+    """Return the mean log-likelihood, and the sums that determine the next mixture."""
     scores = scores_of(mixture, points.dtype, centre)
     sums = _Sums(points, len(mixture.weights))
     total = torch.zeros((), dtype=torch.float64, device=points.device)
@@ -183,14 +183,14 @@ def _expect(points: Tensor, mixture: Mixture, centre: Tensor, budget_bytes: int)
         logs = scores.of(powers)
         posteriors = posteriors_of(logs)
         sums.add(posteriors, powers)
-        # log p(x) is the largest score less the logarithm of its posterior: a third of logsumexp's time.
+        # log p(x) is the largest score minus the log of its posterior; logsumexp takes three times as long.
         densities = logs.amax(dim=1) - posteriors.amax(dim=1).log()
         total += densities.sum(dtype=torch.float64)
     return float(total) / len(points), sums
 
 
 class _Sums:
-    """Sums over the points of their posteriors, and of posteriors times powers, in double precision."""
+    """Sums over the points of posteriors, and of posteriors times powers, in double precision."""
 
     def __init__(self, points: Tensor, n_gaussians: int) -> None:
         self.counts = torch.zeros(n_gaussians, dtype=torch.float64, device=points.device)
@@ -201,7 +201,7 @@ class _Sums:
         self.powers += posteriors.T @ powers
 
     def maximise(self, before: Mixture, centre: Tensor, floor: Tensor) -> Mixture:
-        """Return the mixture most likely to have given these sums; starved Gaussians stay as before."""
+        """Return the most likely mixture for these sums; starved Gaussians keep mean and variance."""
         counts = self.counts[:, None]
         means, squares = (self.powers / counts).chunk(2, dim=1)
         variances = (squares - means.square()).maximum(floor)
@@ -216,8 +216,8 @@ class _Sums:
 def _shares(counts: Tensor) -> Tensor:
     """Return (K,) the weights w that maximise sum_k counts_k log w_k with every w_k at least 1 / N.
 
-    Those below the bound are set to it and the others share what is left, which may push more of them
-    below: in ascending order, the first that stays above ends this.
+    Weights below the bound are set to it and the others share the rest, which may push more of them
+    below. In ascending order, this ends at the first weight that stays above.
     """
     n_points = counts.sum()
     ascending = counts.sort().values
@@ -236,7 +236,7 @@ def _centre_and_floor(points: Tensor) -> tuple[Tensor, Tensor]:
     for rows in slices(len(points), rows_within(16 * points.shape[1])):
         total += (points[rows].double() - centre).square().sum(dim=0)
     variances = total / len(points)
-    # A direction in which the points do not differ is as wide as the others on average.
+    # A direction in which the points do not differ gets the mean variance of all directions.
     flat = variances <= torch.finfo(points.dtype).eps * variances.max()
     usual = variances.mean() if bool(variances.any()) else torch.ones_like(variances[0])
     return centre.to(points.dtype), VARIANCE_FLOOR * torch.where(flat, usual, variances)

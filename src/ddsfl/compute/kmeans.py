@@ -1,4 +1,4 @@
-"""k-means by Lloyd's iterations over blocks."""
+"""k-means with Lloyd's iterations, in blocks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torch import Tensor
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, as_numpy, rows_within, slices
 from ddsfl.compute.neighbours.words import nearest_by_products
 
-#: Points a cluster that take part in seeding; more cost time and hardly change what is found.
+#: Points per cluster used for seeding; more take time and hardly change the result.
 SEEDING_POINTS = 10
-#: A round of seeding draws one new seed for this many that stand (the first ones one at a time).
+#: A round of seeding draws one new seed per this many existing seeds (at first one at a time).
 SEEDS_A_DRAW = 8
-#: Points that are added in their own precision on a CPU before double precision takes over.
+#: Points summed in their own precision on a CPU before the sums continue in double precision.
 ADDED_AS_THEY_ARE = 16
 
 
 class KMeansResult(NamedTuple):
-    """K centres and the points they stand for.
+    """K centres and the assignment of points to them.
 
     Attributes
     ----------
     centres : (K, P).
-    labels : (N,) int64, the nearest centre of each point.
+    labels : (N,) int64, index of the nearest centre of each point.
     inertia : sum of the squared distances to the nearest centre.
-    n_iter : iterations done.
+    n_iter : number of iterations.
     """
 
     centres: Tensor
@@ -48,9 +48,9 @@ def kmeans(
 ) -> KMeansResult:
     """Return centres that locally minimise the sum over points of min_k |x - centre_k|^2.
 
-    Iterations stop when the centres' squared shift falls to ``tolerance`` times the variance of the
-    points (the mean over its P columns). An empty cluster moves to the point farthest from its centre.
-    Equal points are no obstacle: if fewer than ``n_clusters`` differ, some clusters stay empty.
+    Iterations stop when the squared shift of the centres falls to ``tolerance`` times the variance of the
+    points (averaged over the P columns). An empty cluster moves to the point farthest from its centre.
+    Duplicates are allowed: with fewer than ``n_clusters`` distinct points, some clusters stay empty.
 
     >>> points = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
     >>> found = kmeans(points, 2, generator=torch.Generator().manual_seed(0))
@@ -83,7 +83,7 @@ def kmeans(
 def assign(
     points: Tensor, centres: Tensor, *, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> tuple[Tensor, Tensor]:
-    """Return the nearest centre (N,) of each point and the squared distance (N,), right up to rounding.
+    """Return the nearest centre (N,) of each point and the squared distance (N,), up to rounding.
 
     >>> assign(torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [3.0]]))
     (tensor([0, 1]), tensor([1., 1.]))
@@ -93,22 +93,22 @@ def assign(
 
 
 def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_bytes: int) -> Tensor:
-    """Draw seeds, each with a chance that grows with its squared distance to the seeds before it.
+    """Draw seeds with probability proportional to the squared distance to the earlier seeds.
 
-    This is k-means++ for the first seeds; later ones are drawn several at a time, as k-means|| does, so
-    that thousands of clusters need dozens of passes. Passes go over a sample of the points.
+    This is k-means++ for the first seeds. Later ones are drawn several at a time, as in k-means||: thousands
+    of clusters need only dozens of passes. Each pass covers a sample of the points.
     """
     size = min(len(points), max(SEEDING_POINTS * n_clusters, 1000))
     sample = torch.randperm(len(points), generator=generator)[:size]
     sampled = points[sample.to(points.device)]
-    chosen = torch.zeros(1, dtype=torch.int64)  # the sample is in random order: its first is a draw
+    chosen = torch.zeros(1, dtype=torch.int64)  # the sample is in random order, so this is a draw
     distances = assign(sampled, sampled[:1], budget_bytes=budget_bytes)[1]
     while len(chosen) < n_clusters:
         wanted = min(n_clusters - len(chosen), max(1, len(chosen) // SEEDS_A_DRAW))
         chances = distances.double().cpu()
         chances[chosen] = 0
         if int((chances > 0).sum()) < wanted:
-            # Every point left equals a seed: fill up with any, so that the centres are K in number.
+            # Too few remaining points differ from the seeds: fill up with arbitrary ones to get K centres.
             chances = torch.ones(size, dtype=torch.float64)
             chances[chosen] = 0
         new = torch.multinomial(chances, wanted, generator=generator)
@@ -119,7 +119,7 @@ def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_by
 
 
 def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int) -> Tensor:
-    """Return the mean of each cluster's points; empty clusters take the farthest points."""
+    """Return the mean of each cluster's points; empty clusters move to the farthest points."""
     counts = torch.bincount(labels, minlength=len(centres))
     order = labels.argsort(stable=True)
     if points.is_cuda:
@@ -132,16 +132,16 @@ def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, 
         far, farthest = distances.sort(descending=True, stable=True)
         moved[empty] = centres[empty]
         taken = farthest[: len(empty)]
-        apart = far[: len(empty)] > 0  # moving onto an occupied spot would help nobody
+        apart = far[: len(empty)] > 0  # moving onto another centre would not help
         moved[empty[apart]] = points[taken[apart]]
     return moved
 
 
 def _sparse_sums(points: Tensor, order: Tensor, counts: Tensor) -> Tensor:
-    """Return the sums of the clusters' points by a product with their memberships, which copies no point.
+    """Return the sums of the clusters' points as a product with their memberships, which copies no points.
 
-    A fraction of the time of sorted sums on two cores. A few points at a time are added as they are, these
-    sums then in double precision: a thousand floats added one after the other lose digits.
+    On two cores this takes a fraction of the time of sorted sums. A few points at a time are added in their
+    own precision, and these sums in double precision: adding a thousand floats in sequence loses digits.
     """
     starts = as_numpy(torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
     pieces = np.union1d(starts, np.arange(0, len(points), ADDED_AS_THEY_ARE))
@@ -153,9 +153,9 @@ def _sparse_sums(points: Tensor, order: Tensor, counts: Tensor) -> Tensor:
 
 
 def _sorted_sums(points: Tensor, order: Tensor, counts: Tensor, budget_bytes: int) -> Tensor:
-    """Return the sums of the clusters' points where adding in parallel by index is not deterministic.
+    """Return the sums of the clusters' points where parallel addition by index is not deterministic.
 
-    Sums run in the points' order within a cluster, whatever the blocks: these are columns and split no sum.
+    Points are added in their order within a cluster for any block size: blocks are columns and split no sum.
     """
     sums = points.new_empty(len(counts), points.shape[1], dtype=torch.float64)
     for block in slices(points.shape[1], rows_within(20 * len(points), budget_bytes)):

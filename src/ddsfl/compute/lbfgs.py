@@ -1,8 +1,8 @@
 """L-BFGS with a strong Wolfe line search and a trace of every term.
 
-Own code, because ``torch.optim.LBFGS`` keeps no trace, evaluates the objective once more a step,
-and asks the device for a scalar several times an evaluation. Here one evaluation is one transfer, and one
-more makes the next direction.
+``torch.optim.LBFGS`` keeps no trace, needs one more evaluation of the objective per step and transfers
+scalars from the device several times per evaluation. Here an evaluation takes one transfer, and the next
+direction one more.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from torch import Tensor
 
 from ddsfl.compute.curvature import Curvature
 
-#: Strong Wolfe conditions: sufficient decrease, and how far the slope along a step must flatten.
+#: Strong Wolfe conditions: sufficient decrease, and how much the slope must flatten along a step.
 DECREASE, CURVATURE = 1e-4, 0.9
-#: Trial steps of one line search.
+#: Maximum number of trial steps per line search.
 MAX_TRIALS = 25
-#: The value counts as settled once a step lowers it by less than this part of the tolerance: a
-#: short step is common far from a minimum, a small gradient is not.
+#: The value has converged once a step lowers it by less than this fraction of the tolerance: far
+#: from a minimum, short steps are common but small gradients are not.
 VALUE_PART = 1e-4
 
 
 class Evaluation(NamedTuple):
-    """What an objective returns for a point."""
+    """Value and gradient of an objective at a point."""
 
     #: Scalar to minimise.
     value: Tensor | float
@@ -37,13 +37,13 @@ class Evaluation(NamedTuple):
 
 
 class Minimum(NamedTuple):
-    """Where :func:`minimise` stopped."""
+    """Result of :func:`minimise`."""
 
     point: Tensor
     value: float
-    #: One row for the start and one for each accepted step: "objective" first, then the terms.
+    #: One row for the start and one per accepted step: "objective" first, then the terms.
     trace: list[dict[str, float]]
-    #: Whether the tolerance was reached, rather than ``max_iter`` or the end of the line search.
+    #: Whether the tolerance was reached, as opposed to ``max_iter`` or a failed line search.
     converged: bool
     n_evaluations: int
 
@@ -52,7 +52,7 @@ Objective = Callable[[Tensor], Evaluation]
 
 
 class _Trial(NamedTuple):
-    """An evaluated step along a direction, its scalars on the host."""
+    """An evaluated step along a direction, with its scalars on the host."""
 
     step: float
     value: float
@@ -81,18 +81,18 @@ def minimise(
 ) -> Minimum:
     """Minimise a smooth function from ``start``; the value never rises along the trace.
 
-    Stops when ``norm(gradient) * max(1, norm(point))`` is at most ``tolerance`` times the size of
-    the value (the largest met so far), when a step lowers the value by less than 1e-4 of that,
-    after ``max_iter`` steps, or when not even the direction of steepest descent leads down. A point
-    where the objective is NaN or infinite counts as too far, never as a result.
+    Stops when ``norm(gradient) * max(1, norm(point))`` is at most ``tolerance`` times the magnitude
+    of the value (the largest so far), when a step lowers the value by less than 1e-4 of that, after
+    ``max_iter`` steps, or when even steepest descent cannot lower the value. A point where the
+    objective is NaN or infinite counts as too far and is never returned.
 
     Parameters
     ----------
     objective : maps a point to its :class:`Evaluation`.
     start : tensor of any shape; it is not changed.
-    max_iter : accepted steps at most; 0 returns the start.
+    max_iter : maximum number of accepted steps; 0 returns the start.
     history : number of past steps that model the curvature.
-    tolerance : relative, see above.
+    tolerance : relative tolerance, see above.
 
     Examples
     --------
@@ -117,21 +117,21 @@ def minimise(
     known = Curvature(history)
     while not converged and len(trace) <= max_iter:
         direction = known.direction(current.gradient)
-        # Without a model of the curvature the first step is one of unit length at most.
+        # Without a curvature model, the first step has at most unit length.
         first = 1.0 if len(known) else min(1.0, 1.0 / current.gradient_norm)
-        found, n_trials = _line_search(objective, current, direction, first)
+        accepted, n_trials = _line_search(objective, current, direction, first)
         n_evaluations += n_trials
-        if found is None:
+        if accepted is None:
             if not len(known):
                 break
             known.forget()
             continue
         # s'y needs no transfer: both slopes along the direction are known.
-        curvature = found.step * (found.slope - found.first_slope)
+        curvature = accepted.step * (accepted.slope - accepted.first_slope)
         if curvature > 0:
-            known.add(found.step * direction, found.gradient - current.gradient, curvature)
-        drop = current.value - found.value
-        current = found
+            known.add(accepted.step * direction, accepted.gradient - current.gradient, curvature)
+        drop = current.value - accepted.value
+        current = accepted
         trace.append(current.row)
         scale = max(scale, abs(current.value))
         converged = _is_flat(current, tolerance * scale) or drop <= VALUE_PART * tolerance * scale
@@ -145,7 +145,7 @@ def _evaluate(
     direction: Tensor | None = None,
     first_gradient: Tensor | None = None,
 ) -> _Trial:
-    """Evaluate ``point`` and bring all its scalars to the host in one transfer."""
+    """Evaluate ``point`` and move all its scalars to the host in one transfer."""
     value, gradient, terms = objective(point)
     scalars: list[Tensor | float] = [value, gradient.norm(), point.norm(), 0.0, 0.0]
     if direction is not None and first_gradient is not None:
@@ -177,8 +177,8 @@ def _line_search(
 ) -> tuple[_Trial | None, int]:
     """Return a step that meets the strong Wolfe conditions, and the number of evaluations.
 
-    Algorithms 3.5 and 3.6 of Nocedal and Wright. Where ``MAX_TRIALS`` do not suffice, the lowest
-    sufficient decrease seen is returned; None if there was none, or if the direction leads up.
+    Algorithms 3.5 and 3.6 of Nocedal and Wright. If ``MAX_TRIALS`` are not enough, the lowest trial
+    with sufficient decrease is returned; None if there is none, or if the direction leads uphill.
     """
     low = start._replace(step=0.0)  # the best step so far
     high: _Trial | None = None  # the other end of a bracket around a minimum
@@ -192,7 +192,7 @@ def _line_search(
             return None, n_trials
         if low.step == 0.0:
             low = low._replace(slope=slope)
-        # Where the decrease to hope for drowns in the rounding of the value, not rising is enough.
+        # If the expected decrease is below the rounding of the value, not rising is enough.
         noise = torch.finfo(point.dtype).eps * abs(start.value)
         needed = 0.0 if -first * slope <= noise else -DECREASE * step * slope
         decreases = trial.is_finite and trial.value <= start.value - needed
@@ -214,7 +214,7 @@ def _line_search(
 
 
 def _next_step(low: _Trial, high: _Trial | None) -> float:
-    """Return the next trial: further out without a bracket, else the minimum of a cubic in it."""
+    """Return the next trial step: farther out, or the minimum of a cubic within the bracket."""
     if high is None:
         return 4.0 * low.step
     width = high.step - low.step

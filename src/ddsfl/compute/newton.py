@@ -1,4 +1,4 @@
-"""Newton's method for many squared-hinge problems at once; `compute.svm` states them."""
+"""Newton's method for many squared-hinge problems at once; `compute.svm` defines them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-#: Newton steps at most; about ten are usual, and each lowers the objective.
+#: Maximum number of Newton steps; about ten are usual, and each lowers the objective.
 MAX_STEPS = 200
-#: A search along a line ends where the slope is this part of the first one; trials at most.
+#: A line search ends when the slope is this fraction of the initial one; maximum number of trials.
 FLAT, MAX_TRIALS = 0.1, 30
-#: Conjugate gradients leave this part of the residual to the next Newton step.
+#: Conjugate gradients leave this fraction of the residual to the next Newton step.
 RESIDUAL = 0.1
 
 
 class _Quadratics(NamedTuple):
-    """0.5 ||w||^2 + 0.5 b^2 + 0.5 sum_i weights_i (signs_i - w.x_i - b)^2 of the open problems."""
+    """0.5 ||w||^2 + 0.5 b^2 + 0.5 sum_i weights_i (signs_i - w.x_i - b)^2 of the unsolved problems."""
 
     weights: Tensor
     signs: Tensor
-    #: Where Newton's method stands, and what that gives for each row.
+    #: Current planes, and their outputs for each row.
     planes: Tensor
     outputs: Tensor
-    #: Numbers of the problems.
+    #: Indices of the problems.
     which: Tensor
 
 
 class _Form(Protocol):
     """How the hyperplanes of B problems are parametrised, and how their quadratics are solved."""
 
-    #: Whether `solve` gives the minimum to rounding, rather than a point much nearer to it.
+    #: Whether `solve` returns the minimum up to rounding, rather than a point much closer to it.
     is_exact: bool
 
     def outputs(self, planes: Tensor, which: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class _Form(Protocol):
         ...
 
     def inner(self, one: Tensor, other: Tensor, other_outputs: Tensor) -> Tensor:
-        """Return the inner products (b,) of planes, biases included."""
+        """Return the inner products (b,) of planes, including biases."""
         ...
 
 
@@ -69,12 +69,12 @@ def newton(form: _Form, signs: Tensor, costs: Tensor, planes: Tensor) -> int:
             y * rates,
             c,
         )
-        # Done when the last step gained nothing, or this one cannot: it gains half the first slope.
+        # Done if the last step gained nothing or this one cannot: its gain is half the first slope.
         value = 0.5 * form.inner(old, old, outputs) + _total(c * slack.clamp(min=0) ** 2)
         first_slope, _ = line.slopes(torch.zeros_like(value))
         done = torch.minimum(values - value, -first_slope) <= precision * value
         if form.is_exact:
-            # The same active set: the minimum of this quadratic is that of the objective.
+            # If the active set is unchanged, the minimum of the quadratic is that of the objective.
             done |= (((y * new_outputs < 1) == active) | (c == 0)).all(1)
         step = line.lowest(FLAT * first_slope.abs(), done).to(old)[:, None]
         planes[which] = torch.lerp(old, new, step)
@@ -85,7 +85,7 @@ def newton(form: _Form, signs: Tensor, costs: Tensor, planes: Tensor) -> int:
 
 
 class Line(NamedTuple):
-    """The objectives along directions d from w; the slopes are piecewise linear and never fall.
+    """The objectives along directions d from w; their slopes are piecewise linear and never fall.
 
         slope(t) = w.d + t d.d - 2 sum_i costs_i rates_i max(0, slack_i - t rates_i)
 
@@ -106,9 +106,9 @@ class Line(NamedTuple):
         return slope, self.quadratic + 2 * _total(pull * self.rates)
 
     def lowest(self, threshold: Tensor, done: Tensor) -> Tensor:
-        """Return steps up to 1 that end where the slope is nearly 0, or still falling at 1.
+        """Return steps of at most 1 where the slope is nearly 0, or 1 if it is still negative there.
 
-        A slope is nearly 0 within ``threshold``; problems that are ``done`` take the full step.
+        Nearly 0 means within ``threshold``; problems that are ``done`` take the full step.
         """
         low, high = torch.zeros_like(self.linear), torch.ones_like(self.linear)
         step = high
@@ -125,7 +125,7 @@ class Line(NamedTuple):
 
 
 class Gram:
-    """Problems over the rows behind one Gram matrix; planes are coefficients (B, N) of the rows."""
+    """Problems over the rows of one Gram matrix; planes are coefficients (B, N) of the rows."""
 
     is_exact = True
 
@@ -137,9 +137,9 @@ class Gram:
         return planes @ self.gram + planes.sum(1, keepdim=True)
 
     def solve(self, quadratics: _Quadratics) -> Tensor:
-        """Solve one problem after the other."""
+        """Solve the problems one after the other."""
         planes = torch.zeros_like(quadratics.planes)
-        # One by one: the sizes differ, and a single matrix of active rows is large enough.
+        # One by one: sizes differ, and a single matrix of active rows is large enough to be efficient.
         for plane, weights, signs in zip(planes, quadratics.weights, quadratics.signs):
             rows = weights.nonzero().flatten()
             matrix = self.gram[rows[:, None], rows] + 1
@@ -154,7 +154,7 @@ class Gram:
 
 
 class Own:
-    """Problems with rows of their own, X (B, n, P); planes are (B, P + 1)."""
+    """Problems that each have their own rows, X (B, n, P); planes are (B, P + 1)."""
 
     is_exact = True
 
@@ -166,8 +166,8 @@ class Own:
         return (self.X[which] @ planes[:, :, None]).squeeze(2)
 
     def solve(self, quadratics: _Quadratics) -> Tensor:
-        """Solve all problems at once, in the smaller of rows and inputs."""
-        # Scaled by roots of the weights, rows that take no part become rows of the identity.
+        """Solve all problems at once, over rows or inputs, whichever are fewer."""
+        # Scaled by the roots of the weights, ignored rows become rows of the identity.
         roots = quadratics.weights.sqrt()[:, :, None]
         rows, right = self.X[quadratics.which] * roots, quadratics.signs[:, :, None] * roots
         if rows.shape[1] < rows.shape[2]:
@@ -180,12 +180,12 @@ class Own:
 
 
 class Shared:
-    """Problems over the same rows (M, P), each with further rows of its own (B, n, P) or none.
+    """Problems over the same rows (M, P), each optionally with its own additional rows (B, n, P).
 
-    The quadratics are solved by conjugate gradients, in which the shared rows cost two products of
-    plain matrices for all problems together. The inputs are turned into the principal axes of the
-    shared rows; there the Hessian is nearly diagonal, and its diagonal a good preconditioner.
-    Planes are (B, P + 1) in the turned inputs.
+    The quadratics are solved by conjugate gradients, where the shared rows cost two plain matrix
+    products for all problems together. The inputs are rotated to the principal axes of the shared
+    rows; there the Hessian is nearly diagonal, and its diagonal is a good preconditioner.
+    Planes are (B, P + 1) in the rotated inputs.
     """
 
     is_exact = False
@@ -199,13 +199,13 @@ class Shared:
         self.own: Tensor | None = None
 
     def with_own(self, own: Tensor) -> Shared:
-        """Return the form of problems that have rows of their own besides the shared ones."""
+        """Return the form of problems that also have their own rows."""
         form = copy.copy(self)
         form.own = _with_ones(own) @ self.axes
         return form
 
     def turned_back(self, planes: Tensor) -> Tensor:
-        """Return ``planes`` in the inputs as they were given."""
+        """Return ``planes`` in the original inputs."""
         return planes @ self.axes.T
 
     def outputs(self, planes: Tensor, which: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class Shared:
         return self._forward(planes, None if self.own is None else self.own[which])
 
     def solve(self, quadratics: _Quadratics) -> Tensor:
-        """Come nearer to the minima, by conjugate gradients."""
+        """Move closer to the minima by conjugate gradients."""
         own = None if self.own is None else self.own[quadratics.which]
         weights = quadratics.weights
         n_own = 0 if own is None else own.shape[1]
@@ -228,7 +228,7 @@ class Shared:
         goal = RESIDUAL**2 * size
         for _ in range(planes.shape[1]):
             image = direction + self._back(weights * self._forward(direction, own), own)
-            # Problems at their goal stay where they are while the others go on.
+            # Problems that reached their goal do not change while the others continue.
             going = size > goal
             length = torch.where(going, size / _total(direction * image), 0.0).to(planes)[:, None]
             planes += length * direction
@@ -254,7 +254,7 @@ class Shared:
         return torch.cat([(own @ planes[:, :, None]).squeeze(2), shared], 1)
 
     def _back(self, weights: Tensor, own: Tensor | None) -> Tensor:
-        """Return the sums of all rows under weights (b, n + M)."""
+        """Return the sums of all rows, weighted by ``weights`` (b, n + M)."""
         if own is None:
             return weights @ self.shared
         n_own = own.shape[1]
@@ -269,7 +269,7 @@ def _solve_identity_plus(matrices: Tensor, right: Tensor) -> Tensor:
 
 
 def _total(terms: Tensor) -> Tensor:
-    """Return the sum of each row in float64, whatever the precision of the terms."""
+    """Return the sum of each row in float64, regardless of the precision of the terms."""
     return terms.sum(1, dtype=torch.float64)
 
 

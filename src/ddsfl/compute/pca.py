@@ -1,4 +1,4 @@
-"""Principal axes from accumulated moments, so that the rows never have to be in memory together."""
+"""Principal axes from accumulated moments: the rows never have to be in memory at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ddsfl.compute.device import rows_within, slices
 
 
 class Moments:
-    """Count, mean and scatter of rows that come in batches, on the device of the batches.
+    """Count, mean and scatter of rows that arrive in batches, on the device of the batches.
 
-    Batches are centred before they are multiplied and then joined by the pairwise rule of Chan,
-    Golub and LeVeque, so a mean far from zero costs no digits.
+    Batches are centred before multiplication and then combined with the pairwise rule of Chan,
+    Golub and LeVeque, so a mean far from zero costs no precision.
 
     Parameters
     ----------
     n_inputs : P, the length of a row.
-    dtype : precision in which products are taken and kept, whatever the precision of the rows.
-    device : where the sums live.
+    dtype : precision of the products and sums, regardless of the precision of the rows.
+    device : where the sums are stored.
 
     Attributes
     ----------
@@ -56,11 +56,11 @@ class Moments:
         return cls(X.shape[1], dtype, X.device).update(X)
 
     def update(self, X: Tensor) -> Moments:
-        """Take in the rows of ``X`` (N, P), chunk by chunk, and return self."""
+        """Add the rows of ``X`` (N, P), chunk by chunk, and return self."""
         n_inputs = len(self.mean)
         if X.ndim != 2 or X.shape[1] != n_inputs:
             raise ValueError(f"X has shape {tuple(X.shape)}; expected (rows, {n_inputs}).")
-        # A chunk is held twice: converted, and centred.
+        # Each chunk is in memory twice: converted and centred.
         for rows in slices(len(X), rows_within(2 * n_inputs * self.mean.element_size())):
             chunk = X[rows].to(self.mean)
             mean = chunk.mean(0)
@@ -69,11 +69,9 @@ class Moments:
         return self
 
     def merge(self, other: Moments) -> Moments:
-        """Take in everything that ``other`` has seen (on any device) and return self."""
+        """Add all rows that ``other`` has seen (on any device) and return self."""
         if len(other.mean) != len(self.mean):
-            raise ValueError(
-                f"other has rows of length {len(other.mean)}; expected {len(self.mean)} as here."
-            )
+            raise ValueError(f"other has rows of length {len(other.mean)}; expected {len(self.mean)}.")
         self._join(other.count, other.mean.to(self.mean), other.scatter.to(self.scatter))
         return self
 
@@ -85,7 +83,7 @@ class Moments:
 
     @property
     def second_moments(self) -> Tensor:
-        """(P, P) raw second moments a row, X'X / N: nothing is subtracted."""
+        """(P, P) raw second moments per row, X'X / N, without centring."""
         self._need_rows()
         return self.scatter / self.count + torch.outer(self.mean, self.mean)
 
@@ -94,7 +92,7 @@ class Moments:
             return
         total = self.count + count
         shift = mean - self.mean
-        # New tensors rather than in-place sums: whoever took `mean` earlier keeps what they took.
+        # New tensors, not in-place sums: a `mean` that was read earlier must not change.
         self.mean = self.mean + shift * (count / total)
         self.scatter = self.scatter + scatter
         self.scatter.addr_(shift, shift, alpha=self.count * count / total)
@@ -102,7 +100,7 @@ class Moments:
 
     def _need_rows(self) -> None:
         if self.count == 0:
-            raise ValueError("these moments have seen no rows; expected at least one.")
+            raise ValueError("the moments contain no rows; expected at least one.")
 
 
 class PrincipalAxes(NamedTuple):
@@ -114,14 +112,14 @@ class PrincipalAxes(NamedTuple):
     axes: Tensor
     #: (Q,) variance along each direction, divided by N - 1.
     variances: Tensor
-    #: Variance over all P directions, the kept ones included.
+    #: Variance over all P directions, including the kept ones.
     total_variance: float
 
 
 def principal_axes(moments: Moments, n_components: int) -> PrincipalAxes:
     """Return the leading ``n_components`` eigenvectors of the covariance.
 
-    The sign of an axis is free; here its entry of largest magnitude is positive.
+    The sign of an axis is arbitrary; here its entry of largest magnitude is positive.
 
     >>> X = torch.tensor([[-3.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> principal = principal_axes(Moments.of(X), 1)
@@ -135,9 +133,9 @@ def principal_axes(moments: Moments, n_components: int) -> PrincipalAxes:
         )
     covariance = moments.covariance
     if not bool(torch.isfinite(covariance).all()):
-        raise ValueError("the moments hold NaN or infinity; expected finite rows.")
+        raise ValueError("the moments contain NaN or infinity; expected finite rows.")
     variances, vectors = torch.linalg.eigh(covariance)
-    # eigh sorts upwards and gives columns; rounding may leave tiny negative variances.
+    # eigh sorts in ascending order and returns columns; rounding can leave tiny negative variances.
     variances = variances.flip(0)[:n_components].clamp(min=0)
     axes = vectors.flip(1)[:, :n_components].T
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))

@@ -1,6 +1,6 @@
-"""Triton kernels for steps between products on CUDA: row by row, one pass over memory each.
+"""Triton kernels for the row-wise steps between products on CUDA, one pass over memory each.
 
-Imported only where Triton and a CUDA device are (`rows.py`).
+Imported only if Triton and a CUDA device are available (`rows.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def rectify_rows(X, offset, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
-    """Write |x - offset| less its mean, not below 0 and of unit length, for one row in half precision."""
+    """Write max(0, |x - offset| - mean) at unit length for one row, in half precision."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, WIDE)
     inside = at < D
@@ -29,9 +29,9 @@ def normalise_rows(
     X, offset, rows, out, signs, stretch, D,
     SHIFTED: tl.constexpr, SIGNED: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write |x - offset| of unit length for chosen rows, one a program.
+    """Write |x - offset| at unit length for chosen rows, one row per program.
 
-    SIGNED writes signs (x - offset) beside it; together they are ``stretch`` times as long.
+    SIGNED appends signs * (x - offset) and divides both parts by ``stretch``.
     """
     row = tl.program_id(0).to(tl.int64)
     source = tl.load(rows + row)
@@ -55,7 +55,7 @@ def contrast_rows(
     pixels, out, rows, columns, H, W, stride, floor_squared,
     CHANNELS: tl.constexpr, FIELD: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write one patch of a grid without its channels' means, divided by its contrast, in half precision."""
+    """Write one patch of a grid, less its channel means and divided by its contrast, in half precision."""
     row = tl.program_id(0)
     left = row % columns
     top = (row // columns) % rows
@@ -83,8 +83,8 @@ def rebuilding_weights(
 ):  # fmt: skip
     """Write the weights, summing to one, that rebuild each row from its K points (see `coding.llc`).
 
-    Inner products of the differences follow from distances by the cosine rule; where the points are so
-    close that rounding would be felt, they are summed up.
+    Inner products of the differences follow from distances by the cosine rule. If the points are so close
+    that rounding would matter, the products are summed directly.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < T
@@ -123,7 +123,7 @@ def rebuilding_weights(
     padding = (k >= K)[:, None] | (k >= K)[None, :]
     matrix = tl.where(padding[None, :, :], tl.where(same, 1.0, 0.0)[None, :, :], matrix)
     weights = tl.where((k < K)[None, :], 1.0, 0.0) + tl.zeros([BM, WIDE], tl.float32)
-    # Gauss-Jordan without exchange of rows, which positive definite matrices do not need.
+    # Gauss-Jordan elimination without pivoting, which positive definite matrices do not need.
     for pivot in tl.static_range(K):
         row = tl.sum(tl.where((k == pivot)[None, :, None], matrix, 0.0), 1)
         head = tl.sum(tl.where((k == pivot)[None, :], row, 0.0), 1)

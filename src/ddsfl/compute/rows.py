@@ -1,7 +1,7 @@
-"""Filters against rows, and what follows row by row: one pass over memory each on CUDA.
+"""Responses of filters to rows, and the row-wise steps that follow, one pass over memory each on CUDA.
 
-On CUDA products take half-precision inputs and sum in float32: as exact as TF32, twice as fast. The steps
-after a product are bound by memory there, so they are fused; on a CPU plain torch does the same.
+On CUDA, products take half-precision inputs and sum in float32: as accurate as TF32, twice as fast. The
+steps after a product are memory-bound there, so they are fused; on a CPU plain torch computes the same.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.nn import functional
 
 from ddsfl.compute.device import has_kernels
 
-#: Rows that are rebuilt by one program.
+#: Rows that one program rebuilds.
 REBUILT = 32
 
 
 class Responses(NamedTuple):
-    """Responses |values - offset| (N, D); the last step is left to whoever reads them.
+    """Responses |values - offset| (N, D); the subtraction is left to the reader.
 
-    Without an offset the values are absolute already and their signs are gone.
+    Without an offset, the values are already absolute and have no signs.
     """
 
     values: Tensor
@@ -34,22 +34,22 @@ class Responses(NamedTuple):
         return self.values if self.offset is None else (self.values - self.offset).abs_()
 
     def signed(self, rows: Tensor) -> Tensor:
-        """Return values - offset of some ``rows`` (R,), rising and different."""
+        """Return values - offset of ``rows`` (R,), which must be ascending and distinct."""
         if self.offset is None:
-            raise ValueError("the signs of these responses are gone; expected respond(keep_signs=True).")
+            raise ValueError("these responses have no signs; expected respond(keep_signs=True).")
         chosen = self.values if len(rows) == len(self.values) else self.values.index_select(0, rows)
         return chosen - self.offset
 
 
 def product(rows: Tensor, columns: Tensor) -> Tensor:
-    """Return rows (N, P) times columns (D, P)': (N, D); on CUDA rows may be half-precision already.
+    """Return rows (N, P) times columns (D, P)': (N, D); on CUDA, rows may be half precision already.
 
     >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[11.,  2.]])
     """
     if not has_kernels(columns):
         return rows @ columns.T
-    # The largest number of the columns becomes 1, so that small filters keep all bits of a half.
+    # Scale the largest entry to 1, so that small filters keep all bits of half precision.
     scale = columns.abs().amax().clamp(min=1e-30)
     half = (columns / scale).to(torch.float16)
     return torch.mm(rows.to(torch.float16), half.T, out_dtype=torch.float32).mul_(scale)
@@ -57,9 +57,9 @@ def product(rows: Tensor, columns: Tensor) -> Tensor:
 
 @contextmanager
 def tensor_cores(like: Tensor) -> Iterator[None]:
-    """Let products of float32 matrices like this one run on tensor cores meanwhile, by TF32, on CUDA.
+    """Run products of float32 matrices like this one on tensor cores (TF32) within the context, on CUDA.
 
-    For sums over many rows, in which the rounding of single products (11 bits) averages out.
+    For sums over many rows, where the rounding of single products (11 bits) averages out.
 
     >>> with tensor_cores(torch.ones(1, 1)):
     ...     torch.get_float32_matmul_precision()
@@ -77,7 +77,7 @@ def tensor_cores(like: Tensor) -> Iterator[None]:
 def respond(
     rows: Tensor, filters: Tensor, offset: Tensor | None = None, *, keep_signs: bool = False
 ) -> Responses:
-    """Return the responses of filters (D, P) to rows (N, P), with ``offset`` (D,) to be subtracted.
+    """Return the responses of filters (D, P) to rows (N, P), less ``offset`` (D,).
 
     >>> respond(torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, -1.0]])).absolute()
     tensor([[1.]])
@@ -91,7 +91,7 @@ def respond(
 
 
 def rectified(responses: Responses) -> Tensor:
-    """Return what stands above the mean of each row, of unit length; in half precision where fused.
+    """Return the part of each row above its mean, at unit length; in half precision if fused.
 
     >>> rectified(Responses(torch.tensor([[0.0, 3.0, 0.0]]), None))
     tensor([[0., 1., 0.]])
@@ -114,10 +114,10 @@ def rectified(responses: Responses) -> Tensor:
 
 
 def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.0) -> Tensor:
-    """Write the responses of some different ``rows`` (R,), rising, each of unit length, into ``out`` (R, D).
+    """Write the responses of distinct, ascending ``rows`` (R,) at unit length into ``out`` (R, D).
 
-    With ``signs`` above 0 ``out`` has 2 D columns: the responses, and beside them ``signs`` times the values
-    whose magnitudes they are. Rows of zeros stay zero.
+    With ``signs`` above 0, ``out`` has 2 D columns: the responses, followed by ``signs`` times the signed
+    values. Each row still has unit length. Rows of zeros stay zero.
 
     >>> responses = Responses(torch.tensor([[0.0, 1.0], [3.0, 4.0]]), None)
     >>> unit_rows(responses, torch.tensor([1]), torch.empty(1, 2))
@@ -134,7 +134,7 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
         return out
     if not has_kernels(values):
         chosen = responses.absolute()
-        if len(rows) < len(chosen):  # else all of them, in their order
+        if len(rows) < len(chosen):  # otherwise all rows in order
             chosen = chosen.index_select(0, rows)
         lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
         return torch.div(chosen, lengths, out=out)
@@ -162,13 +162,13 @@ def rebuilding_weights(
     too_close: float,
     regularisation: float,
 ) -> Tensor:
-    """Return weights (Q, K), summing to one, that rebuild queries from the K points nearest to them.
+    """Return weights (Q, K), summing to one, that rebuild queries from their K nearest points.
 
     Parameters
     ----------
     between : (N, N) squared distances between the points.
-    distances, columns : (Q, K) of the nearest points, as `fused_nearest` returns them.
-    too_close : sum of the distances up to which inner products are summed up anew.
+    distances, columns : (Q, K) of the nearest points, as returned by `fused_nearest`.
+    too_close : sum of the distances up to which inner products are summed directly.
     regularisation : weight of the identity, relative to the trace.
     """
     from ddsfl.compute import row_kernels
@@ -186,8 +186,8 @@ def rebuilding_weights(
 def contrast_rows(pixels: Tensor, field: int, stride: int, floor: float) -> Tensor:
     """Return all patches of padded images (B, channels, H, W) as float16 rows, without mean and contrast.
 
-    A patch loses the mean of each channel and is divided by sqrt(variance + floor^2). Row by row of the
-    grid, image by image.
+    The mean of each channel is subtracted and the patch divided by sqrt(variance + floor^2). Patches are
+    ordered by image, then row by row of the grid.
     """
     from ddsfl.compute import row_kernels
 

@@ -1,4 +1,4 @@
-"""Named, timed steps whose results are stored, so that interrupted work continues where it stopped."""
+"""Named, timed steps with stored results, so that interrupted work can be resumed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Write ``payload`` so that ``path`` appears whole or not at all, even when the disk is full."""
+    """Write ``payload`` to ``path`` completely or not at all, even if the disk is full."""
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -49,23 +49,23 @@ def write_whole(path: Path, payload: bytes) -> None:
 
 
 class Stages:
-    """Run named steps in order; each returns arrays, and each is stored under ``folder`` when given.
+    """Run named steps in order and store the arrays they return in ``folder``, if given.
 
-    A stored result is used again only if its key is the same: the key of a step is made of its name and
-    of all it depends on (settings, training set, seed), so results of other settings are never mistaken
-    for these. Files carry their keys in their names: runs of different settings may use one folder, and
-    share the steps that depend on the same things.
+    A stored result is reused only if its key matches. The key of a step combines its name with everything
+    it depends on (settings, training set, seed), so results of other settings are never used by mistake.
+    File names contain the keys: runs with different settings can use the same folder, and they share the
+    steps with equal dependencies.
 
     Parameters
     ----------
-    folder : where results are kept, one safetensors file a step; None keeps nothing.
-    key : what the steps depend on, anything JSON can write; or a function that says it for each step by
-        name. Results stored under another key are ignored.
-    report : called with the name of each step as it starts and whether it was found stored.
+    folder : where results are stored, one safetensors file per step; None stores nothing.
+    key : everything the steps depend on, serialisable as JSON; or a function that returns this for the
+        name of a step. Results stored under another key are ignored.
+    report : called when a step starts, with its name and whether its result was already stored.
 
     Attributes
     ----------
-    seconds : time of each step as it was first computed, in order (stored beside the result).
+    seconds : run time of each step when it was first computed, in order (stored with the result).
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Stages:
     def run(self, name: str, step: Callable[[], Mapping[str, np.ndarray[Any, Any]]]) -> Arrays:
         """Return the stored arrays of step ``name``, or compute and store them."""
         if name in self.seconds:
-            raise ValueError(f"step {name!r} ran already; names must differ within one run.")
+            raise ValueError(f"step {name!r} already ran; names must be unique within a run.")
         stored = self._read(name)
         if self.report is not None:
             self.report(name, stored is not None)
@@ -98,7 +98,7 @@ class Stages:
             arrays, self.seconds[name] = stored
             return arrays
         start = time.perf_counter()
-        # Not ascontiguousarray, which turns a number into a vector.
+        # Not ascontiguousarray: it turns a scalar into a vector.
         arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
@@ -108,7 +108,7 @@ class Stages:
         return arrays
 
     def is_stored(self, name: str) -> bool:
-        """Return whether the result of step ``name`` would be found, without reading its arrays."""
+        """Return whether the result of step ``name`` is stored, without reading its arrays."""
         return self._read(name, header_only=True) is not None
 
     def _key(self, name: str) -> str:
@@ -119,7 +119,7 @@ class Stages:
         return self.folder / f"{name.replace('/', '.')}.{self._key(name)}.safetensors"
 
     def _read(self, name: str, header_only: bool = False) -> tuple[Arrays, float] | None:
-        """Return what is stored for ``name`` under its key; a damaged file counts as none."""
+        """Return what is stored for ``name`` under its key; a damaged file counts as missing."""
         if self.folder is None or not self._path(name).is_file():
             return None
         try:

@@ -1,17 +1,17 @@
-"""Many linear support vector machines at once, by exact Newton steps.
+"""Many linear support vector machines at once, solved by exact Newton steps.
 
-Every problem is LIBLINEAR's L2-regularised squared hinge with regularised bias, scikit-learn's
+Every problem is LIBLINEAR's L2-regularised squared hinge with regularised bias, which is scikit-learn's
 ``LinearSVC(loss="squared_hinge", intercept_scaling=1)``:
 
     minimise  0.5 ||w||^2 + 0.5 b^2 + sum_i C_i max(0, 1 - y_i (w.x_i + b))^2.
 
-The objective is quadratic as long as the set of active rows, those with y_i (w.x_i + b) < 1, stays
-the same. A Newton step solves the quadratic of the current set (Chapelle, "Training a support
-vector machine in the primal", 2007); an exact search along it makes the number of steps finite from
-any start (Keerthi and DeCoste, 2005). The bias is the weight of a further input that is always 1.
+The objective is quadratic as long as the set of active rows, those with y_i (w.x_i + b) < 1, does
+not change. A Newton step solves the quadratic of the current set (Chapelle, "Training a support
+vector machine in the primal", 2007); an exact line search makes the number of steps finite from any
+start (Keerthi and DeCoste, 2005). The bias is the weight of an additional input that is always 1.
 
-Rows with target 0 or cost 0 take no part. Problems whose rows all have one sign are solved as they
-are stated (LinearSVC refuses them); without any row the weights are 0.
+Rows with target 0 or cost 0 are ignored. Problems whose rows all have the same sign are solved as
+stated (LinearSVC rejects them); without any rows the weights are 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 from ddsfl.compute.device import rows_within, slices
 from ddsfl.compute.newton import Gram, Own, Shared, newton
 
-#: Tensors of one number a row and problem that are alive at once.
+#: Number of tensors with one value per row and problem that are in memory at once.
 ROW_TENSORS = 12
 
 
@@ -40,7 +40,7 @@ class GramSolution(NamedTuple):
 
 
 class LinearSolution(NamedTuple):
-    """Solutions as hyperplanes, one a row: outputs are X @ weights.T + biases."""
+    """Solutions as hyperplanes, one per row: outputs are X @ weights.T + biases."""
 
     weights: Tensor
     biases: Tensor
@@ -49,15 +49,15 @@ class LinearSolution(NamedTuple):
 def fit_gram(gram: Tensor, targets: Tensor, C: float | Tensor, start: Tensor | None = None) -> GramSolution:
     """Solve T problems over the same N rows, given the rows' inner products.
 
-    For rows that are fewer than their dimensions. A neighbouring solution as ``start`` makes a path
+    Use this if there are fewer rows than inputs. A neighbouring solution as ``start`` makes a path
     over C cheap: ``fit_gram(gram, targets, 2 * C, start=solution.coefficients)``.
 
     Parameters
     ----------
     gram : (N, N) inner products of the rows, X X'; the bias is added inside.
-    targets : (N, T) in {-1, 0, +1}, one problem a column; 0 leaves the row out of the problem.
-    C : cost of a row, one for all, (T,) one a problem, or (N, T) one a row and problem.
-    start : (N, T) coefficients to begin at, zeros by default.
+    targets : (N, T) in {-1, 0, +1}, one problem per column; 0 excludes the row from the problem.
+    C : cost of a row: one number for all, (T,) one per problem, or (N, T) one per row and problem.
+    start : (N, T) initial coefficients, zeros by default.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def fit_gram(gram: Tensor, targets: Tensor, C: float | Tensor, start: Tensor | N
 
 
 def fit_one_vs_rest(X: Tensor, targets: Tensor, C: float | Tensor) -> LinearSolution:
-    """Solve T problems over the rows of one matrix; returns weights (T, P) and biases (T,).
+    """Solve T problems over the rows of one matrix; return weights (T, P) and biases (T,).
 
     Parameters
     ----------
@@ -113,15 +113,15 @@ def fit_one_vs_rest(X: Tensor, targets: Tensor, C: float | Tensor) -> LinearSolu
 def fit_batch(
     X: Tensor, targets: Tensor, C: float | Tensor, negatives: Tensor | None = None
 ) -> LinearSolution:
-    """Solve B small independent problems, each over rows of its own; returns (B, P) and (B,).
+    """Solve B small independent problems, each with its own rows; return (B, P) and (B,).
 
     Parameters
     ----------
     X : (B, n, P) rows of each problem.
-    targets : (B, n) in {-1, 0, +1}; 0 marks padding, whose row may hold any finite numbers.
-    C : cost of a row, one for all, (B,) one a problem, or, without ``negatives``, (B, n).
-    negatives : (M, P) rows with target -1 that belong to every problem besides its own; they are
-        kept once, so thousands of clusters against the same negatives need little memory.
+    targets : (B, n) in {-1, 0, +1}; 0 marks padding, whose row may contain any finite numbers.
+    C : cost of a row: one number for all, (B,) one per problem or, without ``negatives``, (B, n).
+    negatives : (M, P) rows with target -1 that are added to every problem; they are stored once, so
+        thousands of clusters against the same negatives need little memory.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def _check_targets(targets: Tensor, n_rows: int) -> None:
 
 
 def _costs(C: float | Tensor, signs: Tensor) -> Tensor:
-    """Return the cost of each row, (B, n), zero where the row takes no part."""
+    """Return the cost of each row, (B, n), zero for ignored rows."""
     n_problems, n_rows = signs.shape
     costs = torch.as_tensor(C).to(signs)
     shapes = [(), (n_problems,), (n_rows, n_problems)]
@@ -182,6 +182,6 @@ def _costs(C: float | Tensor, signs: Tensor) -> Tensor:
     if not bool((torch.isfinite(costs) & (costs >= 0)).all()):
         raise ValueError("C must be finite and not negative.")
     if not bool(((signs == 0) | (signs.abs() == 1)).all()):
-        raise ValueError("targets must hold -1, 0 and +1 only.")
+        raise ValueError("targets must contain only -1, 0 and +1.")
     by_problem = costs.T if costs.ndim == 2 else costs.reshape(-1, 1)
     return by_problem * (signs != 0)

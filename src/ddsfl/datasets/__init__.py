@@ -1,1 +1,1 @@
-"""Image sets: what they are, where they lie, how they are fetched, and which images train and test."""
+"""Image sets: contents, layout on disk, download, and training and test splits."""

@@ -1,4 +1,4 @@
-"""Unpack archives from strangers: all of an archive or nothing, and nothing outside its folder."""
+"""Unpack untrusted archives: completely or not at all, and never outside the target folder."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import NamedTuple
 
-#: More than any image set of the experiments has (VOC 2012: 2 GB).
+#: Larger than any image set of the experiments (VOC 2012: 2 GB).
 MAX_BYTES = 2**36
 MAX_MEMBERS = 10**6
-#: Images hardly shrink when packed; a small archive that grows a thousandfold is a trap.
+#: Images hardly compress; a small archive that grows a thousandfold is malicious.
 MAX_GROWTH = 1000
 
 
 class ArchiveError(ValueError):
-    """An archive is damaged, of a kind that cannot be unpacked, or would do harm."""
+    """An archive is damaged, harmful or of an unsupported kind."""
 
 
 class _Member(NamedTuple):
@@ -31,11 +31,11 @@ class _Member(NamedTuple):
 
 
 def unpack(archive: Path, folder: Path) -> int:
-    """Unpack a tar or zip into ``folder`` and return how many files it holds.
+    """Unpack a tar or zip archive into ``folder`` and return the number of files.
 
-    All members are looked at before the first is written: names that lead outside, links, devices and
-    sizes out of all proportion are refused. Files are written beside their place and moved there once
-    all of them are whole; those of the same name are replaced.
+    All members are checked before the first is written: names that lead outside, links, devices and
+    disproportionate sizes are refused. Files are written to a temporary folder and moved into place once
+    all are complete; existing files of the same name are replaced.
 
     >>> import io
     >>> with tempfile.TemporaryDirectory() as place:
@@ -70,9 +70,9 @@ def _unpack_tar(archive: Path, folder: Path) -> int:
 
 
 def _write_entry(opened: tarfile.TarFile, entry: tarfile.TarInfo, place: Path) -> None:
-    """Write a file or folder of a tar: its bytes alone, no owner, no mode, no time.
+    """Write a file or folder of a tar archive: only its bytes, without owner, mode or time.
 
-    Not ``extractall``: its filter for strangers' archives is missing in Python before 3.11.4.
+    Not ``extractall``: its filter for untrusted archives is missing in Python before 3.11.4.
     """
     if entry.isdir():
         place.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def _unpack_zip(archive: Path, folder: Path) -> int:
         _refuse_harm(archive, folder, (_zip_member(entry) for entry in opened.infolist()))
         with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as beside:
             try:
-                opened.extractall(beside)  # reads no more than the sizes that were added up, and checks CRCs
+                opened.extractall(beside)  # reads at most the sizes checked above, and verifies CRCs
             except RuntimeError as error:
                 raise ArchiveError(f"{archive} cannot be unpacked: {error}.") from error
             return _move_all(Path(beside), folder)
@@ -130,15 +130,15 @@ def _refuse_harm(archive: Path, folder: Path, members: Iterator[_Member]) -> Non
             )
     free = shutil.disk_usage(folder).free
     if total > free:
-        raise ArchiveError(f"{archive} unpacks to {total} bytes, but {folder} has room for {free} only.")
+        raise ArchiveError(f"{archive} unpacks to {total} bytes, but {folder} has only {free} bytes free.")
 
 
 def _outside(name: str) -> str | None:
-    """Return how a name leads out of the folder; None if it does not."""
+    """Return why a name leads outside the folder or is invalid; otherwise None."""
     windows = PureWindowsPath(name)
     if PurePosixPath(name).is_absolute() or windows.drive or windows.root:
         return "has an absolute name"
-    if ".." in windows.parts:  # parts between slashes of both kinds
+    if ".." in windows.parts:  # splits at both kinds of slash
         return "leads outside the folder"
     if "\0" in name:
         return "has a zero byte in its name"
@@ -146,7 +146,7 @@ def _outside(name: str) -> str | None:
 
 
 def _move_all(beside: Path, folder: Path) -> int:
-    """Move files from ``beside`` to their places in ``folder``; existing folders are filled, not replaced."""
+    """Move files from ``beside`` into ``folder``; existing folders are merged, not replaced."""
     count = 0
     for place, _, files in os.walk(beside):
         target = folder / Path(place).relative_to(beside)

@@ -1,4 +1,4 @@
-"""The image sets of the experiments: where each comes from, how it lies on disk, what it holds."""
+"""The image sets of the experiments: source, layout on disk and contents."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class RemoteFile:
 
     Attributes
     ----------
-    name : what it is called in the folder of the set.
-    addresses : where it can be fetched, tried in order; none: a person has to put it there.
-    digest : "md5:..." or "sha1:..." of its bytes; None: none is known, and the SHA-256 that was found is
-        recorded beside the file.
+    name : file name in the folder of the set.
+    addresses : URLs, tried in order; if empty, the user has to provide the file.
+    digest : "md5:..." or "sha1:..." of its bytes; None if unknown. The SHA-256 of the fetched file is
+        recorded next to it.
     needed : whether the set is incomplete without it.
     """
 
@@ -31,14 +31,14 @@ class Dataset:
 
     Attributes
     ----------
-    home : the page of its makers.
-    licence : what they say about its use.
-    layout : how it lies on disk, for people.
-    files : what `ddsfl datasets get` fetches.
-    places : where the class folders may lie within the folder of the set, the likeliest first.
-    classes : images of each class; empty for any class folder.
-    prefixes : beginnings of the names of class folders that some copies have and others have not.
-    lists : entries of each official list.
+    home : web page of its authors.
+    licence : their terms of use.
+    layout : description of its layout on disk.
+    files : files that `ddsfl datasets get` fetches.
+    places : possible locations of the class folders within the folder of the set, the likeliest first.
+    classes : number of images per class; empty if any class folders are accepted.
+    prefixes : prefixes that some copies of the set add to the names of class folders.
+    lists : number of entries in each official list.
     """
 
     name: str
@@ -54,11 +54,11 @@ class Dataset:
 
     @property
     def n_images(self) -> int | None:
-        """Number of images; None for any class folder. VOC counts those of the list trainval."""
+        """Number of images (VOC: in the list trainval); None if any class folders are accepted."""
         return self.lists.get("trainval", sum(self.classes.values()) or None)
 
     def class_of(self, folder_name: str) -> str:
-        """Return how the set calls the class whose folder has this name.
+        """Return the set's class name for the class folder with this name.
 
         >>> DATASETS["scene15"].class_of("MITinsidecity"), DATASETS["scene15"].class_of("InsideCity")
         ('InsideCity', 'InsideCity')
@@ -71,18 +71,18 @@ class Dataset:
         return folder_name
 
 
-#: Images a class, as counted in the set itself.
+#: Images per class, counted in the set itself.
 _SCENE15 = {
     "Bedroom": 216, "Coast": 360, "Forest": 328, "Highway": 260, "Industrial": 311, "InsideCity": 308,
     "Kitchen": 210, "LivingRoom": 289, "Mountain": 374, "Office": 215, "OpenCountry": 410, "Store": 315,
     "Street": 292, "Suburb": 241, "TallBuilding": 356,
 }  # fmt: skip
-#: As its page says.
+#: According to its web page.
 _UIUC_SPORTS = {
     "badminton": 200, "bocce": 137, "croquet": 236, "polo": 182, "RockClimbing": 194, "rowing": 250,
     "sailing": 190, "snowboarding": 190,
 }  # fmt: skip
-#: 15,620 in all, as its page says.
+#: 15,620 in total, according to its web page.
 _INDOOR67 = {
     "airport_inside": 608, "artstudio": 140, "auditorium": 176, "bakery": 405, "bar": 604, "bathroom": 197,
     "bedroom": 662, "bookstore": 380, "bowling": 213, "buffet": 111, "casino": 515, "children_room": 112,
@@ -98,13 +98,13 @@ _INDOOR67 = {
     "subway": 539, "toystore": 347, "trainstation": 153, "tv_studio": 166, "videostore": 110,
     "waitingroom": 151, "warehouse": 506, "winecellar": 269,
 }  # fmt: skip
-#: Images of trainval that show each class, difficult ones not counted, as the challenge's statistics say.
+#: Images of trainval that show each class, without difficult ones, from the challenge's statistics.
 _VOC2012 = {
     "aeroplane": 670, "bicycle": 552, "bird": 765, "boat": 508, "bottle": 706, "bus": 421, "car": 1161,
     "cat": 1080, "chair": 1119, "cow": 303, "diningtable": 538, "dog": 1286, "horse": 482, "motorbike": 526,
     "person": 4087, "pottedplant": 527, "sheep": 325, "sofa": 507, "train": 544, "tvmonitor": 575,
 }  # fmt: skip
-#: Cut down from MIT Indoor 67; the lists keep the entries of these classes.
+#: Reduced from MIT Indoor 67; the lists keep the entries of these classes.
 _INDOOR10 = {
     "bathroom": 100, "bedroom": 99, "children_room": 100, "closet": 100, "corridor": 100,
     "dining_room": 100, "garage": 99, "kitchen": 100, "livingroom": 100, "stairscase": 100,
@@ -115,9 +115,9 @@ _SPORTS8 = {
 }  # fmt: skip
 
 _SCENE15_ZIP = "http://www-cvr.ai.uiuc.edu/ponce_grp/data/scene_categories/scene_categories.zip"
-_RESEARCH = "no licence is stated; the images are their owners', so use them for research only"
+_RESEARCH = "no licence stated; the images belong to their owners, so use them for research only"
 
-#: All sets by name. Digests are those that public code checks its downloads against.
+#: All sets by name. The digests are those that public code uses to verify its downloads.
 DATASETS: Mapping[str, Dataset] = {
     dataset.name: dataset
     for dataset in (
@@ -130,7 +130,7 @@ DATASETS: Mapping[str, Dataset] = {
             files=(
                 RemoteFile(
                     "scene_categories.zip",
-                    # The second is what the Internet Archive kept, should the first be gone.
+                    # The second is the copy in the Internet Archive, in case the first is gone.
                     (_SCENE15_ZIP, f"https://web.archive.org/web/20070829035029/{_SCENE15_ZIP}"),
                     "md5:58828019197b2ad0a7efb472e7a85c2a",
                 ),
@@ -158,8 +158,8 @@ DATASETS: Mapping[str, Dataset] = {
             name="indoor67",
             title="MIT Indoor 67 (Quattoni, Torralba 2009)",
             home="https://web.mit.edu/torralba/www/indoor.html",
-            licence="for research purposes only, says its page",
-            layout="Images/CLASS/*.jpg, 67 class folders; TrainImages.txt and TestImages.txt beside Images",
+            licence="for research purposes only, according to its page",
+            layout="Images/CLASS/*.jpg, 67 class folders; TrainImages.txt and TestImages.txt next to Images",
             files=(
                 RemoteFile(
                     "indoorCVPR_09.tar",
@@ -185,7 +185,7 @@ DATASETS: Mapping[str, Dataset] = {
                     ("http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar",),
                     "md5:6cd6e144f989b92b3379bac3b3de84fd",
                 ),
-                # Handed out by the evaluation server, to people who register there.
+                # The evaluation server provides it to registered users.
                 RemoteFile("VOC2012test.tar", needed=False),
             ),
             classes=_VOC2012,
@@ -193,10 +193,10 @@ DATASETS: Mapping[str, Dataset] = {
         ),
         Dataset(
             name="indoor10",
-            title="ten home classes of MIT Indoor 67 (a stand-in, never called MIT Indoor 67)",
+            title="ten home classes of MIT Indoor 67 (a stand-in, not to be reported as MIT Indoor 67)",
             home="https://web.mit.edu/torralba/www/indoor.html",
-            licence="for research purposes only, says its page",
-            layout="Images/CLASS/*.jpg, 10 class folders; TrainImages.txt and TestImages.txt beside Images",
+            licence="for research purposes only, according to its page",
+            layout="Images/CLASS/*.jpg, 10 class folders; TrainImages.txt and TestImages.txt next to Images",
             places=("Images", "."),
             classes=_INDOOR10,
             lists={"TrainImages.txt": 806, "TestImages.txt": 192},
@@ -214,14 +214,14 @@ DATASETS: Mapping[str, Dataset] = {
             title="any folder of class folders",
             home="",
             licence="yours",
-            layout="CLASS/*.jpg, one folder a class, any names",
+            layout="CLASS/*.jpg, one folder per class, any names",
         ),
     )
 }
 
 
 def dataset(name: str) -> Dataset:
-    """Return the set of this name.
+    """Return the set with this name.
 
     >>> dataset("scene15").n_images, len(dataset("indoor67").classes)
     (4485, 67)

@@ -1,4 +1,4 @@
-"""Fetch the files of image sets: resumed, retried within bounds, verified, whole or not at all."""
+"""Fetch the files of image sets: resumable, with limited retries, verified, complete or not at all."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ddsfl.datasets.archives import ArchiveError, unpack
 from ddsfl.datasets.catalogue import RemoteFile, dataset
 from ddsfl.datasets.folders import check_dataset
 
-#: How often one address is tried, and how long to wait after the first failure; then twice as long each time.
+#: Number of attempts per address, and the wait after the first failure; the wait doubles each time.
 ATTEMPTS = 5
 WAIT_SECONDS = 1.0
 _TIMEOUT_SECONDS = 30
 _BLOCK = 2**18
-#: Errors that may pass; others (403, 404, 410 ...) will be the same the next time.
+#: Temporary errors; others (403, 404, 410 ...) would occur again.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 
 class DownloadError(ValueError):
-    """A file could not be fetched, or is not the one that was expected."""
+    """A file could not be fetched, or is not the expected one."""
 
 
 class _Passing(Exception):
@@ -42,7 +42,7 @@ class _Passing(Exception):
 
 
 class _Final(Exception):
-    """Further attempts at this address would fail alike."""
+    """Further attempts at this address would fail too."""
 
 
 def get_dataset(
@@ -53,22 +53,22 @@ def get_dataset(
     progress: Progress | None = None,
     wait: float = WAIT_SECONDS,
 ) -> list[str]:
-    """Fetch and unpack what ``folder`` lacks of a set; return what is left to do for a person.
+    """Fetch and unpack what is missing from a set in ``folder``; return the steps left to the user.
 
-    ``begin`` is called with the name of each file, ``progress`` with (bytes done, bytes in all). In a
-    folder that is whole, only files that people put there besides, such as the test images of VOC, are
+    ``begin`` is called with the name of each file, ``progress`` with (bytes done, bytes in total). If the
+    set is complete, only additional files provided by the user, such as the test images of VOC, are
     unpacked.
     """
     wanted = dataset(name)
     folder.mkdir(parents=True, exist_ok=True)
-    whole = not check_dataset(name, folder)
+    complete = not check_dataset(name, folder)
     left = []
-    if not wanted.files and not whole:
+    if not wanted.files and not complete:
         where = f" (see {wanted.home})" if wanted.home else ""
         left.append(f"{wanted.title} cannot be fetched{where}: put it into {folder} as {wanted.layout}.")
     for file in wanted.files:
         path = folder / file.name
-        if whole and (file.needed or not path.exists()):
+        if complete and (file.needed or not path.exists()):
             continue
         if not file.addresses and not path.exists():
             left.append(f"{file.name} cannot be fetched: get it from {wanted.home} and put it at {path}.")
@@ -89,10 +89,10 @@ def get_dataset(
 def fetch(
     file: RemoteFile, folder: Path, *, progress: Progress | None = None, wait: float = WAIT_SECONDS
 ) -> Path:
-    """Return ``folder/NAME`` once it is there and verified.
+    """Fetch ``folder/NAME`` unless it exists, verify it and return its path.
 
-    What was fetched before an interruption is kept beside it and continued, if the server still has the same
-    bytes. The SHA-256 of the file is recorded in ``NAME.sha256``, as sha256sum writes it.
+    After an interruption, the partial file is kept in the same folder and the download resumes, if the file
+    on the server is unchanged. The SHA-256 is recorded in ``NAME.sha256``, in the format of sha256sum.
     """
     path = folder / file.name
     if path.exists():
@@ -115,7 +115,7 @@ def fetch(
             except DownloadError as error:
                 failure = str(error)
                 part.discard()
-                if not part.resumed:  # all of it came in one piece, and would come so again
+                if not part.resumed:  # the server sent it in one piece and would send the same again
                     break
             else:
                 _record(path, _digest("sha256", part.path))
@@ -124,7 +124,7 @@ def fetch(
                 return path
         failures.append(f"{address}: {failure}")
     kept = (
-        [f"What came of it is kept in {folder}, to be continued."]
+        [f"The partial file is kept in {folder}; rerun to resume."]
         if _part_path(folder, file.name).exists()
         else []
     )
@@ -132,7 +132,7 @@ def fetch(
 
 
 class _Part:
-    """The beginning of a file, and what is known of the whole, so that it can be continued."""
+    """A partial file, with the metadata that is needed to resume its download."""
 
     def __init__(self, folder: Path, name: str, address: str) -> None:
         self.address = address
@@ -145,12 +145,12 @@ class _Part:
         self.notes_path.unlink(missing_ok=True)
 
     def receive(self, progress: Progress | None) -> None:
-        """Fetch what is missing; raise `_Passing` or `_Final` if it does not come."""
+        """Fetch what is missing; raise `_Passing` or `_Final` on failure."""
         notes = self._notes()
         start = self.path.stat().st_size if notes is not None else 0
         self.resumed = notes is not None and start > 0
         if notes is not None and start == notes["total"]:
-            return  # the last run ended just before the file was moved to its place
+            return  # the last run ended just before it moved the file into place
         headers = {"User-Agent": "ddsfl", "Accept-Encoding": "identity"}
         if notes is not None and start:
             headers["Range"] = f"bytes={start}-"
@@ -161,7 +161,7 @@ class _Part:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
                 self._store(answer, notes, start, progress)
         except urllib.error.HTTPError as error:
-            if error.code == 416:  # the rest does not exist: what is here is of another file
+            if error.code == 416:  # there is no such range: the partial file belongs to another file
                 self.discard()
             elif error.code not in _PASSING:
                 raise _Final(f"HTTP {error.code} ({error.reason}).") from error
@@ -199,69 +199,70 @@ class _Part:
             stream.flush()
             os.fsync(stream.fileno())
         if total is not None and done != total:
-            raise _Passing(f"it broke off after {done} of {total} bytes.")
+            raise _Passing(f"the connection closed after {done} of {total} bytes.")
 
     def _notes(self) -> dict[str, Any] | None:
-        """Return what is known of the file whose beginning is here; None if nothing fitting is."""
+        """Return the metadata of the partial file, or None if it cannot be resumed from this address."""
         try:
             notes = json.loads(self.notes_path.read_text())
             fits = notes["address"] == self.address and {"total", "validator"} <= notes.keys()
         except (OSError, ValueError, TypeError, KeyError):
             return None
-        # Without a validator and a length, nothing tells whether the bytes to come are of the same file.
+        # Without a validator or a length, nothing shows whether the remaining bytes belong to the same file.
         return notes if fits and (notes["validator"] or notes["total"]) and self.path.exists() else None
 
 
 def _total(answer: Any) -> int | None:
-    """Return how long the whole file is, as the answer says it."""
+    """Return the length of the complete file according to the response, or None."""
     if answer.status == 206:
-        found = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        return int(found[1]) if found else None
+        match = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
+        return int(match[1]) if match else None
     length = answer.headers.get("Content-Length", "")
     return int(length) if length.isdecimal() else None
 
 
 def _range_start(answer: Any) -> int | None:
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(found[1]) if found else None
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return int(match[1]) if match else None
 
 
 def _validator(answer: Any) -> str | None:
     etag: str | None = answer.headers.get("ETag")
-    if etag and not etag.startswith("W/"):  # weak ones do not promise the same bytes
+    if etag and not etag.startswith("W/"):  # weak ones do not guarantee the same bytes
         return etag
     date: str | None = answer.headers.get("Last-Modified")
     return date
 
 
 def _verify(file: RemoteFile, path: Path) -> None:
-    """Refuse a file that is not the one it should be, and record its digest if nobody did yet."""
+    """Refuse a wrong file, and record the digest of a right one if that is missing."""
     try:
         _verify_digest(file.digest, path)
     except DownloadError as error:
         raise DownloadError(f"{path} is not the right file; move it away and try again. {error}") from error
-    found = _digest("sha256", path)
+    digest = _digest("sha256", path)
     recorded = _recorded(path)
-    if recorded and recorded.split()[0] != found:
+    if recorded and recorded.split()[0] != digest:
         raise DownloadError(
-            f"{path} has changed: its SHA-256 is {found}; {_beside(path).name} says {recorded.split()[0]}."
+            f"{path} has changed: its SHA-256 is {digest}; "
+            f"expected {recorded.split()[0]} ({_beside(path).name})."
         )
     if not recorded:
-        _record(path, found)
+        _record(path, digest)
 
 
 def _verify_digest(expected: str | None, path: Path) -> None:
     if expected is None:
         return
     kind, _, wanted = expected.partition(":")
-    found = _digest(kind, path)
-    if found != wanted:
-        raise DownloadError(f"its {kind} is {found}; expected {wanted}.")
+    digest = _digest(kind, path)
+    if digest != wanted:
+        raise DownloadError(f"its {kind} is {digest}; expected {wanted}.")
 
 
 def _digest(kind: str, path: Path) -> str:
     with open(path, "rb") as stream:
-        # MD5 and SHA-1 guard against damage here, not against people.
+        # MD5 and SHA-1 protect against damage here, not against tampering.
         return hashlib.file_digest(stream, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Image sets on disk: where in a folder the images and the official lists lie, and what is missing."""
+"""Image sets on disk: locate the images and the official lists, and report what is missing."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from ddsfl.images.folders import ImageSet, ImageSetError, find_images
 
 
 def image_folder(name: str, folder: str | os.PathLike[str]) -> Path:
-    """Return where within ``folder`` the class folders of a set lie: the place with most of its classes."""
+    """Return the place within ``folder`` with the class folders: the one with most classes of the set."""
     wanted, root = dataset(name), Path(folder)
     if not root.is_dir():
         raise ImageSetError(f"{root} is not a folder; expected {wanted.layout}.")
     places = [root / place for place in wanted.places if (root / place).is_dir()]
     if not places:
         raise ImageSetError(f"{root} is not {wanted.title}: expected {wanted.layout}.")
-    return max(places, key=lambda place: len(_classes_in(wanted, place)))  # the first of equal ones
+    return max(places, key=lambda place: len(_classes_in(wanted, place)))  # the first in case of a tie
 
 
 def check_dataset(name: str, folder: str | os.PathLike[str]) -> list[str]:
-    """Return what a folder lacks of a set, one sentence each; nothing if it is whole."""
+    """Return the problems of a set in ``folder``, one sentence each; an empty list if it is complete."""
     wanted = dataset(name)
     if name == "voc2012":
         return check_voc(folder, wanted.lists, wanted.classes)
     try:
         place = image_folder(name, folder)
-        found = find_images(place, least=1)
+        images = find_images(place, least=1)
     except ImageSetError as error:
         return [str(error)]
-    problems = list(found.problems)
+    problems = list(images.problems)
     if wanted.classes:
         problems = [problem for problem in problems if "outside any class folder" not in problem]
-        problems += _check_classes(wanted, found)
+        problems += _check_classes(wanted, images)
     for file, count in wanted.lists.items():
         problems += _check_list(Path(folder), place, file, count)
-    problems += [f"{_shown(path)}: its name is not UTF-8." for path in found.paths if not _is_text(path)]
-    problems += [f"{_shown(path)} is empty." for path in found.paths if path.stat().st_size == 0]
-    unreadable = [path for path in found.paths if not os.access(path, os.R_OK)]
-    return problems + [f"{_shown(path)} may not be read." for path in unreadable]
+    problems += [f"{_shown(path)}: its name is not UTF-8." for path in images.paths if not _is_text(path)]
+    problems += [f"{_shown(path)} is empty." for path in images.paths if path.stat().st_size == 0]
+    unreadable = [path for path in images.paths if not os.access(path, os.R_OK)]
+    return problems + [f"{_shown(path)} is not readable." for path in unreadable]
 
 
 def find_list(folder: str | os.PathLike[str], place: Path, file: str) -> Path:
-    """Return where an official list lies: in the folder of the set, or beside or in that of its images."""
+    """Return the path of an official list: in the folder of the set, next to the image folder, or in it."""
     for at in (Path(folder), place.parent, place):
         if (at / file).is_file():
             return at / file
     raise ImageSetError(f"{file} is missing in {folder}.")
 
 
-def _check_classes(wanted: Dataset, found: ImageSet) -> list[str]:
+def _check_classes(wanted: Dataset, images: ImageSet) -> list[str]:
     """Return which classes are missing, incomplete or unknown."""
     counts: dict[str, int] = {}
-    for label in found.labels:
+    for label in images.labels:
         name = wanted.class_of(str(label))
         counts[name] = counts.get(name, 0) + 1
     problems = [f"class {name!r} is missing." for name in wanted.classes if name not in counts]
@@ -67,18 +67,18 @@ def _check_classes(wanted: Dataset, found: ImageSet) -> list[str]:
 
 
 def _check_list(folder: Path, place: Path, file: str, count: int) -> list[str]:
-    """Return whether an official list is there, as long as it should be, and all it names too."""
+    """Return the problems of an official list: missing, of the wrong length, or listing missing images."""
     try:
         text = find_list(folder, place, file).read_text(encoding="utf-8-sig")
     except ImageSetError as error:
         return [str(error)]
     except UnicodeDecodeError:
-        return [f"{file} is not a list of paths: it is no text in UTF-8."]
+        return [f"{file} is not a list of paths: it is not UTF-8 text."]
     entries = [line.strip() for line in text.splitlines() if line.strip()]
     gone = [entry for entry in entries if not (place / entry).is_file()]
     problems = [] if len(entries) == count else [f"{file} lists {len(entries)} images; expected {count}."]
     if gone:
-        problems.append(f"{len(gone)} image(s) of {file} are missing, {gone[0]} for one.")
+        problems.append(f"{len(gone)} image(s) of {file} are missing, for example {gone[0]}.")
     return problems
 
 

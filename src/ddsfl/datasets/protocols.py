@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 
 import numpy as np
@@ -23,9 +22,8 @@ class Split:
 
     ``seed`` is the one this split was drawn with, None for an official list.
 
-    >>> split = Split(train=[0, 2], test=[1], seed=7, name="random 1")
-    >>> Split.from_json(split.to_json()) == split
-    True
+    >>> Split(train=[0, 2], test=[1, 3], seed=7, name="random 1").without({3}).test
+    [1]
     """
 
     train: list[int]
@@ -56,24 +54,6 @@ class Split:
                 f"{self.name}: {len(unknown)} label(s) of the test images occur on no training image: "
                 f"{', '.join(map(repr, unknown))}."
             )
-
-    def to_json(self) -> str:
-        """Return the split as one JSON object."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Split:
-        """Return the split that `to_json` wrote."""
-        try:
-            found = json.loads(text)
-            return cls(
-                train=[int(index) for index in found["train"]],
-                test=[int(index) for index in found["test"]],
-                seed=None if found["seed"] is None else int(found["seed"]),
-                name=str(found["name"]),
-            )
-        except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"this is not a split in JSON: {text[:60]!r}.") from error
 
 
 def random_splits(
@@ -147,22 +127,6 @@ def official_split(
 
 
 @dataclass(frozen=True)
-class PathSplit:
-    """One split of an image folder: what trains, what tests, and how it was drawn.
-
-    ``seed`` is that of this split, None for official lists; ``number`` counts from 1.
-    """
-
-    train_paths: list[Path]
-    train_labels: list[Label]
-    test_paths: list[Path]
-    test_labels: list[Label]
-    number: int
-    seed: int | None
-    name: str
-
-
-@dataclass(frozen=True)
 class Protocol:
     """How the images of one data set are split; the same for every method.
 
@@ -197,22 +161,6 @@ class Protocol:
         assert self.n_train is not None
         labels = [str(label) for label in found.labels]
         return found, random_splits(labels, self.n_train, self.n_splits, n_test=self.n_test, seed=self.seed)
-
-    def splits(self, folder: str | os.PathLike[str]) -> list[PathSplit]:
-        """Return the splits of a folder by paths and labels."""
-        found, splits = self.read(folder)
-        return [
-            PathSplit(
-                [found.paths[index] for index in split.train],
-                [found.labels[index] for index in split.train],
-                [found.paths[index] for index in split.test],
-                [found.labels[index] for index in split.test],
-                number,
-                split.seed,
-                split.name,
-            )
-            for number, split in enumerate(splits, start=1)
-        ]
 
     def _read_voc(self, folder: str | os.PathLike[str]) -> tuple[ImageSet, list[Split]]:
         """Difficult images carry their label where they train and not where they test, see `voc`."""

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ddsfl.classify.crossval import Labels
-from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import average_precision, mean_average_precision
 from ddsfl.compute.device import as_numpy
 from ddsfl.compute.stages import write_whole
 from ddsfl.images.folders import ImageSetError
+from ddsfl.images.labels import Labels
 
 Array = np.ndarray[Any, Any]
 
@@ -62,12 +61,7 @@ class VocSet:
 
     @property
     def training_labels(self) -> list[tuple[str, ...]]:
-        """The classes that each image shows, difficult ones too, as `SceneClassifier.fit` takes them.
-
-        An image with only difficult objects of a class does show the class. Without its label, its
-        patches would be taken for ones of other classes, so it carries the label while filters are
-        learned. `VocMachines` leaves it out where the machine of that class is fitted.
-        """
+        """The classes that each image shows, difficult ones too, see `VocTruth.labels`."""
         return self._named(0)
 
     def _named(self, least: int) -> list[tuple[str, ...]]:
@@ -209,41 +203,54 @@ def write_results(
 
 
 @dataclass(frozen=True)
-class _JudgedLabels(Labels):
-    """Labels of which some are left open: ``open_`` (N, C) says where."""
+class VocTruth:
+    """What is known of the training and test images, which come one list after the other.
 
-    open_: Array
-
-    @property
-    def targets(self) -> Array:
-        return np.where(self.open_, 0.0, super().targets)  # the solvers pass over targets of 0
-
-    def score(self, decisions: Tensor) -> float:
-        return mean_average_precision(self.membership, decisions, ignore=self.open_)
-
-
-class VocMachines(LinearClassifier):
-    """`LinearClassifier` whose ``y`` (N, C) is truth of 1, 0 and -1.
-
-    An image that is difficult for a class neither fits the machine of that class nor counts in the choice
-    of C by average precision, as in the development kit. (Balanced class weights and the calibration,
-    neither of which changes a ranking much, still count it as not showing the class.)
-
-    >>> X = np.array([[0.0, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.2]])
-    >>> truth = [[1, -1], [0, -1], [-1, 1], [-1, 1]]
-    >>> VocMachines(C=1.0, device="cpu").fit(X, truth).predict(X)[0]
-    array([1, 0])
+    Attributes
+    ----------
+    ids : (N) names of the images.
+    classes : (C) names of the classes.
+    values : (N, C) of 1, 0 and -1; rows of test images are 0 if their labels are secret.
+    secret : whether they are.
     """
 
-    def _check_training(self, X: ArrayLike | Tensor, y: Any) -> tuple[Tensor, Labels]:
-        truth = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
-        if truth.ndim != 2 or truth.shape[1] < 2 or not np.isin(truth, (-1, 0, 1)).all():
-            raise ValueError(
-                f"y has shape {truth.shape}; expected a matrix of 1, 0 and -1 with a column for each of "
-                "two classes or more."
-            )
-        rows, labels = super()._check_training(X, truth > 0)
-        return rows, _JudgedLabels(labels.classes, labels.membership, labels.single, truth == 0)
+    ids: list[str]
+    classes: tuple[str, ...]
+    values: Array
+    secret: bool
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str], lists: tuple[str, str]) -> VocTruth:
+        """Read the truth of the images of two lists, such as train and val."""
+        train, test = (read_voc(folder, subset) for subset in lists)
+        if train.truth is None:
+            raise ValueError(f"{folder}: the list {lists[0]} has no labels to train on.")
+        secret = test.truth is None
+        shown = np.zeros((len(test), len(test.classes)), np.int8) if test.truth is None else test.truth
+        return cls([*train.ids, *test.ids], train.classes, np.concatenate([train.truth, shown]), secret)
+
+    def labels(self, images: Sequence[int]) -> Labels:
+        """Return the labels of training images, of the classes that some of them show.
+
+        An image with only difficult objects of a class does show the class: without its label, its patches
+        would be taken for patches of other classes. But it is undecided, so the machine of that class is
+        fitted without it, as in the development kit.
+        """
+        shown = [column for column in range(len(self.classes)) if (self.values[images, column] >= 0).any()]
+        truth = self.values[np.ix_(list(images), shown)]
+        classes = np.array([self.classes[column] for column in shown])
+        return Labels(classes, truth >= 0, single=False, undecided=truth == 0)
+
+    def measure(
+        self, classes: Sequence[str], images: Sequence[int], scores: Array, folder: Path, competition: str
+    ) -> dict[str, Any]:
+        """Return the average precisions of test images; write the server's files if labels are secret."""
+        if not self.secret:
+            columns = [self.classes.index(name) for name in classes]
+            return score_voc(self.values[np.ix_(list(images), columns)], scores, classes)
+        ids = [self.ids[index] for index in images]
+        files = write_results(folder, ids, classes, scores, competition=competition)
+        return {"mean_average_precision": None, "result_files": [file.name for file in files]}
 
 
 def _truth(file: Path, ids: list[str]) -> Array:

@@ -1,10 +1,10 @@
 """CENTRIST: histograms of the census transform over a pyramid (Wu and Rehg, PAMI 2011).
 
-The census transform says of each pixel which of its eight neighbours are not brighter. Its histograms keep
-the structure of a scene and drop its contrast. Three things are our reading, because the publication's
-text was not at hand: one set of principal axes serves the histograms of all blocks, the mean and standard
-deviation that join them are those of the block's gray levels, and every value is brought to one range, as
-LIBSVM asks of what it is given (docs/rivals.md).
+The census transform records for each pixel which of its eight neighbours are not brighter. Its histograms
+keep the structure of a scene and discard its contrast. Three details are our interpretation, because the
+text of the publication was not available: one set of principal axes is used for the histograms of all
+blocks; the mean and standard deviation appended to them are those of the block's gray levels; and every
+value is scaled to one range, as recommended for LIBSVM (docs/rivals.md).
 """
 
 from __future__ import annotations
@@ -14,52 +14,54 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional
 
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.pca import Moments, principal_axes
-from ddsfl.compute.stages import Arrays
+from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.labels import Labels
 from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import Batch, make_batch, resize, scaled_shapes
+from ddsfl.patches.source import GlobalSource
 
-#: Levels: how often the image's sides are halved, so that blocks of all levels hold the same number of
-#: pixels, and the grids (blocks a side, cells a side). A block is 1/cells of a side; fewer blocks than
-#: cells lie in the middle, which is the full grid moved by half a block.
+#: Levels: how often the image's sides are halved, and the grids (blocks per side, cells per side). Halving
+#: gives the blocks of all levels the same number of pixels. A block is 1/cells of a side. With fewer blocks
+#: than cells, the blocks are centred: this is the full grid shifted by half a block.
 LEVELS = ((0, ((4, 4), (3, 4))), (1, ((2, 2), (1, 2))), (2, ((1, 1),)))
 #: 25 + 5 + 1 blocks.
 N_BLOCKS = sum(n_blocks**2 for _, grids in LEVELS for n_blocks, _ in grids)
-#: Codes that are counted. 0 and 255, pits and flat places, are left out.
+#: Number of codes counted. 0 (pits) and 255 (flat areas) are left out.
 N_CODES = 254
-#: A value that moves less than this over the training images is rounding, not a range to scale by.
+#: A value that varies by less than this over the training images varies by rounding only; it is not scaled.
 LEAST_SPAN = 1e-5
 
-#: (row, column) of the neighbours, the highest bit first.
+#: (row, column) of the neighbours, highest bit first.
 _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
 
 
-class CENTRIST(BaseEstimator):
-    """Census transform histograms of 31 blocks, 42 values each: 1,302 values an image.
+class CENTRIST(GlobalSource):
+    """Census transform histograms of 31 blocks, 42 values each: 1,302 values per image.
 
-    A block gives its histogram (zero mean, unit length) on the principal axes of such histograms of the
-    training images, then the mean and the standard deviation of its gray levels (from 0 to 1). Each of
-    these values is then scaled so that it goes from -1 to 1 over the training images, for otherwise the
-    first axes would drown the last. Blocks come level by level, 25 + 5 + 1, each grid row by row before the
-    moved one. Of colour images the first channel (lightness) counts.
+    Each block contributes its histogram (zero mean, unit length), projected on the principal axes of the
+    training images' histograms, and the mean and standard deviation of its gray levels (from 0 to 1). Each
+    value is then scaled to the range -1 to 1 over the training images; otherwise the first axes would
+    dominate the last. Blocks are ordered by level, 25 + 5 + 1, and within a level row by row, with the full
+    grid before the shifted one. For colour images, only the first channel (lightness) is used.
 
     Parameters
     ----------
-    n_components : principal axes a histogram is projected on.
+    n_components : number of principal axes.
     device : "auto", "cpu" or "cuda".
 
     Attributes
     ----------
     mean_ : (254,) mean of the training images' histograms.
     axes_ : (n_components, 254) their principal axes.
-    lowest_, highest_ : (31 * (n_components + 2),) least and greatest of each value on the training images;
-        one that never changed there is always 0 after scaling.
+    lowest_, highest_ : (31 * (n_components + 2),) minimum and maximum of each value over the training
+        images. A value that is constant there is always 0 after scaling.
 
     Examples
     --------
@@ -68,6 +70,9 @@ class CENTRIST(BaseEstimator):
     (4, 1302)
     """
 
+    #: Images are halved twice, and the smallest version still needs pixels with eight neighbours.
+    min_side = 16
+
     def __init__(self, n_components: int = 40, *, device: str | torch.device = "auto") -> None:
         self.n_components = n_components
         self.device = device
@@ -75,7 +80,7 @@ class CENTRIST(BaseEstimator):
     def fit(
         self, images: Sequence[Tensor], y: object = None, *, progress: Progress | None = None
     ) -> CENTRIST:
-        """Learn the principal axes from uint8 images (channels, height, width); labels are not used."""
+        """Learn the principal axes from uint8 images (channels, height, width); labels are ignored."""
         device = resolve_device(self.device)
         if len(images) * N_BLOCKS <= self.n_components:
             raise ValueError(
@@ -97,6 +102,12 @@ class CENTRIST(BaseEstimator):
         learned = {"mean": mean, "axes": axes, "lowest": lowest, "highest": highest}
         return self.restore({name: as_numpy(array) for name, array in learned.items()})
 
+    def learn(
+        self, images: ImageList, labels: Labels, stages: Stages, name: str, progress: Progress | None
+    ) -> None:
+        """Learn the principal axes as one stage."""
+        self.restore(stages.run(f"{name}.source", lambda: self.fit(images, progress=progress).state()))
+
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, 31 * (n_components + 2)) of uint8 images (channels, height, width)."""
         check_is_fitted(self, "axes_")
@@ -108,12 +119,12 @@ class CENTRIST(BaseEstimator):
         return scaled * (span > LEAST_SPAN)
 
     def state(self) -> Arrays:
-        """Return what was learned, as arrays for a file."""
+        """Return the learned arrays, for saving to a file."""
         check_is_fitted(self, "axes_")
         return {"mean": self.mean_, "axes": self.axes_, "lowest": self.lowest_, "highest": self.highest_}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> CENTRIST:
-        """Take what `state` returned as learned."""
+        """Restore the learned arrays returned by `state`."""
         width = (N_BLOCKS * (self.n_components + 2),)
         expected = {
             "mean": (N_CODES,),
@@ -121,33 +132,33 @@ class CENTRIST(BaseEstimator):
             "lowest": width,
             "highest": width,
         }
-        found = {name: as_tensor(state[name], dtype=torch.float32) for name in expected if name in state}
-        shapes = {name: tuple(array.shape) for name, array in found.items()}
+        arrays = {name: as_tensor(state[name], dtype=torch.float32) for name in expected if name in state}
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
         if shapes != expected:
             raise ValueError(f"state holds {shapes}; expected {expected}.")
-        self.mean_, self.axes_ = as_numpy(found["mean"]), as_numpy(found["axes"])
-        self.lowest_, self.highest_ = as_numpy(found["lowest"]), as_numpy(found["highest"])
+        self.mean_, self.axes_ = as_numpy(arrays["mean"]), as_numpy(arrays["axes"])
+        self.lowest_, self.highest_ = as_numpy(arrays["lowest"]), as_numpy(arrays["highest"])
         return self
 
 
 def _block_values(images: Sequence[Tensor], mean: Tensor, axes: Tensor) -> Tensor:
-    """Return all blocks' values, not yet scaled: (B, 31 * (components + 2))."""
+    """Return the unscaled values of all blocks: (B, 31 * (components + 2))."""
     histograms, levels = block_statistics(images, mean.device)
     return torch.cat([(histograms - mean) @ axes.T, levels], dim=2).flatten(1)
 
 
 def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """Return of all blocks the histograms (B, 31, 254) and the mean and deviation of levels (B, 31, 2)."""
+    """Return the histograms (B, 31, 254) and the mean and deviation of levels (B, 31, 2) of all blocks."""
     if len(images) == 0:
         raise ValueError("images is empty; expected at least one image.")
     batch = make_batch([image[:1] for image in images], device)
-    # Gray levels as whole numbers in double precision: the transform compares for equality.
+    # Gray levels as integers in double precision: the transform compares for equality.
     batch = Batch((batch.pixels.to(torch.float64) * 255).round(), batch.shapes)
     histograms, levels = [], []
     for halvings, grids in LEVELS:
         scaled = resize(batch, scaled_shapes(batch.shapes, 2 * halvings))
-        # Resized levels are rounded, as in a file. Halves are frequent and must not fall to either side by
-        # the last bit, which depends on the other images of the batch.
+        # Resized levels are rounded, as in a file. Halves are frequent. Their rounding must not depend on
+        # the last bit, which varies with the other images of the batch.
         pixels = (scaled.pixels[:, 0] + 1e-6).round()
         codes = census_transform(pixels, scaled.shapes)
         for n_blocks, cells in grids:
@@ -165,7 +176,7 @@ def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu
 def census_transform(pixels: Tensor, shapes: Tensor) -> Tensor:
     """Return the codes (B, H, W) of padded images: a bit is 1 where the pixel is >= that neighbour.
 
-    Pixels without eight neighbours in their image have the code 0, which is not counted.
+    Pixels without eight neighbours inside their image get code 0, which is not counted.
 
     >>> picture = torch.tensor([[[9, 9, 1], [9, 5, 1], [9, 9, 5]]])
     >>> f"{int(census_transform(picture, torch.tensor([[3, 3]]))[0, 1, 1]):08b}"
@@ -184,19 +195,19 @@ def census_transform(pixels: Tensor, shapes: Tensor) -> Tensor:
 
 
 def _blocks_of(sides: Tensor, padded: int, n_blocks: int, cells: int) -> Tensor:
-    """Return which pixels of a side lie in which block: (B, blocks, padded side) bool."""
+    """Return which pixels along a side belong to which block: (B, blocks, padded side) bool."""
     at = 2 * cells * torch.arange(padded)
     sides = sides[:, None, None]
-    # Pixel i lies in the block that starts at s cells when s <= i cells / side < s + 1; all times two.
+    # Pixel i lies in the block that starts at s cells if s <= i cells / side < s + 1; all times two.
     starts = (2 * torch.arange(n_blocks) + (cells - n_blocks))[:, None]
     return (starts * sides <= at) & (at < (starts + 2) * sides)
 
 
 def _code_counts(codes: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Return how often each code but 0 and 255 occurs in each block: (B, blocks, 254)."""
+    """Return how often each code except 0 and 255 occurs in each block: (B, blocks, 254)."""
     batch, n_rows = rows.shape[:2]
     n_blocks = n_rows * columns.shape[1]
-    # A pixel lies in at most one block of a grid; the code 0 of what lies in none is dropped below.
+    # A pixel lies in at most one block of a grid. Pixels in no block get code 0, which is dropped below.
     row, column = rows.to(torch.int64).argmax(dim=1), columns.to(torch.int64).argmax(dim=1)  # (B, side)
     block = row[:, :, None] * columns.shape[1] + column[:, None, :]
     block += torch.arange(batch, device=codes.device)[:, None, None] * n_blocks

@@ -1,7 +1,7 @@
-"""GIST: the spatial envelope of a scene (Oliva and Torralba, IJCV 2001), one vector an image.
+"""GIST: the spatial envelope of a scene (Oliva and Torralba, IJCV 2001), one vector per image.
 
-The parameters of the prefilter and of the Gabor filters are those that the authors published. One thing
-differs: their programs crop an image to a square, here it is squeezed into one, so that nothing is lost.
+The prefilter and the Gabor filters use the authors' published parameters. One detail differs: their code
+crops an image to a square; here it is squeezed into one, so nothing is lost.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ import math
 from collections.abc import Sequence
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.nn import functional
 
 from ddsfl.compute.device import resolve_device, rows_within, slices
 from ddsfl.patches.geometry import make_batch, resize
+from ddsfl.patches.source import GlobalSource
 
-#: Images are brought to a square of this side.
+#: Images are resized to a square of this side.
 SIDE = 256
-#: Blocks a side over which the responses are averaged.
+#: Blocks per side over which the responses are averaged.
 N_BLOCKS = 4
 N_SCALES = 4
 N_ORIENTATIONS = 8
 #: Pixels mirrored around the image before the prefilter and before the Gabor filters.
 PREFILTER_BORDER, GABOR_BORDER = 5, 32
-#: Cycles an image at which the prefilter's low pass falls to one half.
+#: Cycles per image at which the prefilter's low pass falls to one half.
 CUTOFF = 4.0
 
 
-class GIST(BaseEstimator):
-    """Mean magnitudes of 4 x 8 Gabor responses in 4 x 4 blocks: 512 values an image.
+class GIST(GlobalSource):
+    """Mean magnitudes of 4 x 8 Gabor responses in 4 x 4 blocks: 512 values per image.
 
-    Filters run from high to low frequencies, 8 orientations each; the 16 blocks of a filter stand
-    together, row by row. Of colour images the first channel (lightness) counts.
+    Filters are ordered from high to low frequency, 8 orientations each. The 16 blocks of a filter are
+    adjacent, row by row. For colour images, only the first channel (lightness) is used.
 
     Parameters
     ----------
@@ -59,16 +59,15 @@ class GIST(BaseEstimator):
 
 
 def contrast_normalised(squares: Tensor) -> Tensor:
-    """Return square images (B, n, n) in [0, 1] with slow changes and local contrast taken out.
+    """Return square images (B, n, n) in [0, 1] with slow changes and local contrast removed.
 
     With u = log(1 + levels from 0 to 255) and G a low pass: v = u - G*u, result v / (0.2 + sqrt(G*v^2)).
     """
     low, high = squares.amin(dim=(1, 2), keepdim=True), squares.amax(dim=(1, 2), keepdim=True)
-    # Less than one gray level of range is rounding, not a picture.
+    # A range below one gray level is rounding, not image content.
     levels = (squares - low) * (255 / (high - low).clamp(min=1 / 255))
     padded = mirrored(torch.log1p(levels), PREFILTER_BORDER)
     frequency, _ = _polar_frequencies(padded.shape[-1], padded)
-    # Falls to one half at the cutoff: exp(-f^2 log 2 / cutoff^2).
     low_pass = torch.exp(-(frequency**2) * (math.log(2) / CUTOFF**2))
     fast = padded - torch.fft.ifft2(torch.fft.fft2(padded) * low_pass).real
     spread = torch.fft.ifft2(torch.fft.fft2(fast**2) * low_pass).real.clamp(min=0).sqrt()
@@ -76,10 +75,10 @@ def contrast_normalised(squares: Tensor) -> Tensor:
 
 
 def envelope(squares: Tensor) -> Tensor:
-    """Return the mean magnitude of each Gabor response in each block: (B, 4 * 8 * 16) of (B, n, n)."""
+    """Return the mean magnitude of each Gabor response in each block: (B, n, n) to (B, 4 * 8 * 16)."""
     side = squares.shape[-1] + 2 * GABOR_BORDER
     bank = transfer_functions(side, squares)
-    # One scale's spectra and responses are complex and held at once; chunks bound them.
+    # The complex spectra and responses of one scale are in memory together; chunks limit their size.
     chunk = rows_within(2 * N_ORIENTATIONS * side * side * 2 * squares.element_size())
     parts = []
     for rows in slices(len(squares), chunk):
@@ -97,8 +96,8 @@ def envelope(squares: Tensor) -> Tensor:
 def transfer_functions(side: int, like: Tensor) -> Tensor:
     """Return the Gabor filters (4, 8, side, side) in the order of `torch.fft.fft2`.
 
-    G = exp(-3.5 (f / f_s - 1)^2 - 2 pi a^2): a Gaussian in the frequency f relative to the filter's own,
-    f_s = 0.3 / 1.85^s cycles a pixel, and in the angle a between the two. Filters are one-sided, so
+    G = exp(-3.5 (f / f_s - 1)^2 - 2 pi a^2): a Gaussian in the frequency f relative to that of the filter,
+    f_s = 0.3 / 1.85^s cycles per pixel, and in the angle a between the two. Filters are one-sided, so
     their responses are complex.
 
     >>> transfer_functions(16, torch.zeros(1)).shape
@@ -114,7 +113,7 @@ def transfer_functions(side: int, like: Tensor) -> Tensor:
 
 
 def mirrored(squares: Tensor, border: int) -> Tensor:
-    """Mirror the border of (B, n, n) outwards, the edge pixels included.
+    """Mirror the border of (B, n, n) outwards, including the edge pixels.
 
     >>> mirrored(torch.tensor([[[1, 2], [3, 4]]]), 1)[0, 0].tolist()
     [1, 1, 2, 2]
@@ -130,6 +129,6 @@ def _cropped(squares: Tensor, border: int) -> Tensor:
 
 
 def _polar_frequencies(side: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the frequencies (side, side) in cycles an image and their angles, as `fft2` orders them."""
+    """Return the frequencies (side, side) in cycles per image and their angles, in the order of `fft2`."""
     cycles = torch.fft.fftfreq(side, 1 / side, device=like.device, dtype=like.dtype)
     return torch.hypot(cycles, cycles[:, None]), torch.atan2(cycles[:, None].expand(side, side), cycles)

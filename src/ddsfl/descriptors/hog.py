@@ -1,47 +1,44 @@
-"""HOG2x2: histograms of gradients in cells, four neighbouring cells a descriptor (Xiao et al., CVPR 2010)."""
+"""HOG2x2: gradient histograms of cells, four neighbouring cells per descriptor (Xiao et al., CVPR 2010)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ddsfl.descriptors.scales import continued, describe_scales
+from ddsfl.descriptors.scales import GridDescriptor, continued
 from ddsfl.patches.geometry import Batch
-from ddsfl.patches.local import LocalDescriptors
 
-#: Side of a cell in pixels, and directions of gradients that are told apart, 9 of them without their sign.
+#: Side of a cell in pixels, and number of signed gradient directions (9 without the sign).
 CELL, N_DIRECTIONS = 8, 18
-#: Values of a cell: 18 with sign, 9 without, 4 energies of its surroundings.
+#: Values per cell: 18 with sign, 9 without, 4 energies of its surroundings.
 N_CELL = N_DIRECTIONS + N_DIRECTIONS // 2 + 4
-#: Two cells a side, and one around them that takes part in the normalisation only.
+#: Two cells per side, plus a ring of cells around them that is used for normalisation only.
 FIELD, N_VALUES = 4 * CELL, 4 * N_CELL
-#: Constants of the published code: no normalised value exceeds the clip, and the scale brings the energies
-#: to the range of the others.
+#: Constants of the published code: an upper limit for normalised values, and a factor that brings the
+#: energies to the range of the other values.
 CLIP, ENERGY_SCALE = 0.2, 1 / math.sqrt(N_DIRECTIONS)
-#: Added to energies, in squared gray levels of 0..255. The published 0.0001 would let flat cells of rescaled
-#: images, which hold nothing but rounding, reach the clip; one gray level is below all that is seen.
+#: Added to energies, in squared gray levels of 0..255. With the published 0.0001, flat cells of rescaled
+#: images, which contain only rounding errors, would reach the clip; one gray level is not visible.
 ENERGY_FLOOR = 1.0
-#: Horizontal edges lie exactly between two directions. The first of the two takes all that come as near as
-#: this, in units of a direction; otherwise the rounding of rescaled images would decide.
+#: Horizontal edges lie exactly between two directions. Within this tolerance, in units of a direction, they
+#: count for the first; otherwise rounding errors of rescaled images would decide.
 TIE = 3e-4
 
 
-class HOG2x2(BaseEstimator):
+class HOG2x2(GridDescriptor):
     """Histograms of oriented gradients of 2 x 2 cells of 8 x 8 pixels, at several scales.
 
-    A cell is described by 31 values (Felzenszwalb et al., PAMI 2010, section 6); a descriptor joins four
-    neighbouring cells to 124 values. Cells lie side by side and descriptors one cell apart, as in the
-    paper. Values lie between 0 and 0.85; descriptors are not brought to unit length, because each cell is
-    already seen in relation to its surroundings and an empty one should stay so.
+    A cell is described by 31 values (Felzenszwalb et al., PAMI 2010, section 6); a descriptor concatenates
+    four neighbouring cells to 124 values. Cells do not overlap and descriptors are one cell apart, as in
+    the paper. Values lie between 0 and 0.85. Descriptors are not scaled to unit length, because each cell
+    is already normalised by its surroundings and an empty cell should stay empty.
 
     Parameters
     ----------
-    n_scales : images are described at 2^(-i/2), i = 0..n_scales-1; 6 like the paper's first layer. A scale
-        needs images of 32 pixels, the four cells and the ring of cells around them.
+    n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1; 6 like the paper's first layer.
+        At each scale an image needs at least 32 pixels per side: the four cells and the ring around them.
     device : "auto", "cpu" or "cuda".
 
     Examples
@@ -52,27 +49,15 @@ class HOG2x2(BaseEstimator):
     ((6, 124), [16.0, 16.0])
     """
 
-    def __init__(self, *, n_scales: int = 6, device: str | torch.device = "auto") -> None:
-        self.n_scales = n_scales
-        self.device = device
+    field, n_values, step = FIELD, N_VALUES, CELL
 
-    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
-        """Return one set of descriptors (T, 124) of uint8 images."""
-        return [
-            describe_scales(
-                images,
-                hog2x2_maps,
-                n_values=N_VALUES,
-                field=FIELD,
-                step=CELL,
-                n_scales=self.n_scales,
-                device=self.device,
-            )
-        ]
+    def maps(self, batch: Batch) -> Tensor:
+        """Return the descriptors (B, rows, columns, 124) of a batch."""
+        return hog2x2_maps(batch)
 
 
 def hog2x2_maps(batch: Batch) -> Tensor:
-    """Return the descriptors (B, rows - 3, columns - 3, 124) of a batch with rows x columns whole cells."""
+    """Return the descriptors (B, rows - 3, columns - 3, 124) of a batch of rows x columns complete cells."""
     cells = normalised_cells(cell_histograms(batch))
     upper = torch.cat([cells[:, :-1, :-1], cells[:, :-1, 1:]], dim=3)
     lower = torch.cat([cells[:, 1:, :-1], cells[:, 1:, 1:]], dim=3)
@@ -80,12 +65,13 @@ def hog2x2_maps(batch: Batch) -> Tensor:
 
 
 def cell_histograms(batch: Batch) -> Tensor:
-    """Return the histograms (B, rows, columns, 18) of gradient directions of all whole cells.
+    """Return the histograms (B, rows, columns, 18) of gradient directions of all complete cells.
 
-    A gradient counts by its length and for the nearest direction. It is shared between the four nearest
-    cells; those weights are the same in all columns (rows), so two matrices do it: Y maps X'.
+    A gradient is weighted by its length and assigned to the nearest direction. It is shared between the
+    four nearest cells. The weights are the same in all columns (rows), so two matrix products suffice:
+    Y maps X'.
     """
-    reach = CELL // 2  # cells fade out half a cell beyond their border
+    reach = CELL // 2  # a cell's weights reach half a cell beyond its border
     pixels = 255 * continued(batch, reach + 1)
     right = pixels[:, 1:-1, 2:] - pixels[:, 1:-1, :-2]
     down = pixels[:, 2:, 1:-1] - pixels[:, :-2, 1:-1]
@@ -98,7 +84,9 @@ def cell_histograms(batch: Batch) -> Tensor:
 
 
 def cell_weights(length: int, like: Tensor) -> Tensor:
-    """Return what a pixel gives to a cell along one axis: (cells, length + 8), from four before the image.
+    """Return the weight of each pixel in each cell along one axis: (cells, length + 8).
+
+    The first pixel lies four pixels before the image.
 
     >>> cell_weights(16, torch.zeros(1))[:, 11]  # pixel 7, centred at 7.5, between cells at 4 and 12
     tensor([0.5625, 0.4375])

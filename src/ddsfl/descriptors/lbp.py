@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ddsfl.descriptors.scales import continued, describe_scales
+from ddsfl.descriptors.scales import GridDescriptor, continued
 from ddsfl.patches.geometry import Batch
-from ddsfl.patches.local import LocalDescriptors
 
 #: Side of a cell in pixels.
 CELL = 8
 #: (down, right) of the eight neighbours in the order of their bits, once around the pixel. The diagonal
-#: ones lie on the circle of radius 1 and are interpolated.
+#: neighbours are interpolated on the circle of radius 1.
 NEIGHBOURS = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
-#: 58 uniform patterns and one for all others.
+#: 58 uniform patterns and one label for all others.
 N_LABELS = 59
-#: A neighbour that is darker by less than this counts as equal. Rescaling leaves rounding of about 1e-4
-#: gray levels in flat areas, which would make patterns of nothing; true differences start at 1/1024.
+#: A neighbour that is darker by less than this counts as equal. Rescaling leaves rounding errors of about
+#: 1e-4 gray levels in flat areas, which would create false patterns; true differences start at 1/1024.
 TIE = 1 / 2048 / 255
 
 
-class LBP(BaseEstimator):
+class LBP(GridDescriptor):
     """Histograms of uniform local binary patterns in cells of 8 x 8 pixels, at several scales.
 
-    Each pixel is labelled by which of its 8 neighbours at radius 1 are at least as bright (the LBP^u2_8,1 of
-    the source); a cell's 64 labels are counted. The square roots of the shares make the descriptor: it has
-    unit length, like all that is coded here, and distances are those of Hellinger, in which the few frequent
-    patterns do not drown the rare ones as they do in plain counts.
+    The label of a pixel encodes which of its 8 neighbours at radius 1 are at least as bright (the
+    publication's LBP^u2_8,1). The descriptor of a cell is the square root of the share of each label among
+    its 64 pixels. It has unit length, like all descriptors that are coded here, and distances between
+    descriptors are Hellinger distances: a few frequent patterns do not dominate the rare ones as they do in
+    plain counts.
 
-    The paper names the cells and nothing else. Here cells lie side by side, as its HOG cells do, and a cell
-    is a descriptor by itself. On 600 images of Scene 15 (half of them for training, LLC with 512 words, six
-    splits with a spread of 1.5 points) that gave 71.4 %; 2 x 2 joined cells gave 68.3 %, cells every 4
-    pixels 68.6 % and both together 70.6 %: nothing was better than the simplest.
+    The paper specifies only the cells. Here cells do not overlap, as its HOG cells, and each cell is one
+    descriptor. On 600 images of Scene 15 (half of them for training, LLC with 512 words, six splits with a
+    spread of 1.5 points) this gave 71.4 %; 2 x 2 joined cells gave 68.3 %, cells every 4 pixels 68.6 %, and
+    both together 70.6 %: no variant was better than the simplest.
 
     Parameters
     ----------
-    n_scales : images are described at 2^(-i/2), i = 0..n_scales-1; 6 like the paper's first layer.
+    n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1; 6 like the paper's first layer.
     device : "auto", "cpu" or "cuda".
 
     Examples
@@ -51,27 +49,15 @@ class LBP(BaseEstimator):
     ((6, 59), [12.0, 20.0])
     """
 
-    def __init__(self, *, n_scales: int = 6, device: str | torch.device = "auto") -> None:
-        self.n_scales = n_scales
-        self.device = device
+    field, n_values, step = CELL, N_LABELS, CELL
 
-    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
-        """Return one set of descriptors (T, 59) of unit length of uint8 images."""
-        return [
-            describe_scales(
-                images,
-                lbp_maps,
-                n_values=N_LABELS,
-                field=CELL,
-                step=CELL,
-                n_scales=self.n_scales,
-                device=self.device,
-            )
-        ]
+    def maps(self, batch: Batch) -> Tensor:
+        """Return the descriptors (B, rows, columns, 59) of a batch, each of unit length."""
+        return lbp_maps(batch)
 
 
 def lbp_maps(batch: Batch) -> Tensor:
-    """Return the square roots of the shares of labels (B, rows, columns, 59) in all whole cells."""
+    """Return the square roots of the shares of labels (B, rows, columns, 59) in all complete cells."""
     labels = uniform_labels().to(batch.pixels.device)[patterns(continued(batch, 1)).to(torch.int64)]
     n_images, rows, columns = len(labels), labels.shape[1] // CELL, labels.shape[2] // CELL
     cells = torch.arange(n_images * rows * columns, device=labels.device).view(n_images, rows, 1, columns, 1)
@@ -83,7 +69,7 @@ def lbp_maps(batch: Batch) -> Tensor:
 
 
 def patterns(pixels: Tensor) -> Tensor:
-    """Return the pattern of each pixel but the outermost, uint8 (B, H - 2, W - 2).
+    """Return the pattern of each pixel except the outermost, uint8 (B, H - 2, W - 2).
 
     Bit p is set where neighbour p is at least as bright as the pixel.
 
@@ -100,12 +86,12 @@ def patterns(pixels: Tensor) -> Tensor:
 
     middle = beside(0, 0)
     near = {(down, right): beside(down, right) - middle for down, right in NEIGHBOURS}
-    far = math.sqrt(0.5)  # of a diagonal neighbour, along either axis
+    far = math.sqrt(0.5)  # distance of a diagonal neighbour along either axis
     codes = torch.zeros(middle.shape, dtype=torch.uint8, device=pixels.device)
     for bit, (down, right) in enumerate(NEIGHBOURS):
         difference = near[down, right]
         if down and right:
-            # Bilinear; the pixel itself has the rest of the weight and no difference to itself.
+            # Bilinear. The remaining weight belongs to the pixel itself, whose difference is zero.
             beside_it = near[down, 0] + near[0, right]
             difference = far * far * difference + far * (1 - far) * beside_it
         codes += (difference >= -TIE).to(torch.uint8) << bit
@@ -115,8 +101,8 @@ def patterns(pixels: Tensor) -> Tensor:
 def uniform_labels() -> Tensor:
     """Return the label of each of the 256 patterns.
 
-    A pattern is uniform if going once around the pixel meets at most two changes. Those are numbered from
-    0 in ascending order; all others share the label 58.
+    A pattern is uniform if its bits change at most twice around the circle. Uniform patterns are numbered
+    from 0 in ascending order; all others share the label 58.
 
     >>> labels = uniform_labels()
     >>> labels[[0b00000000, 0b00000001, 0b01010101, 0b11111111]].tolist()

@@ -1,44 +1,113 @@
-"""Deep features: one vector an image from a network in an ONNX file, or from any function.
+"""Deep features: one vector per image from a network in an ONNX file, or from any function.
 
-Networks ask for colour, so these take the sources of images (paths, PIL images, arrays) and not the decoded
-ones that other descriptors see. `table.py` reads vectors that were computed elsewhere.
+Networks need colour, so these classes take image sources (paths, PIL images, arrays) instead of the decoded
+images that other descriptors take. `table.py` reads vectors that were computed elsewhere.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from PIL import Image
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
+from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network_inputs import Layout, Preparation, Resize, Views, side_pair
-from ddsfl.images.image_list import Source
+from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
+from ddsfl.patches.source import ListSource
 
 Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
-#: Types of network inputs that are understood.
+#: Supported types of network inputs.
 INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
 
-class CallableFeatures(BaseEstimator):
-    """Vectors of images from any function of a batch of pixels, a torch module in eval mode say.
+@dataclass(eq=False, repr=False, kw_only=True)
+class NetworkFeatures(ListSource):
+    """Base class of networks: turns images into inputs and collects the outputs in one matrix.
 
     Parameters
     ----------
-    function : takes a float32 tensor (n, 3, height, width) on ``device`` and returns n rows of numbers, a
-        tensor or an array; further axes are flattened.
-    input_size, resize, layout, value_range, mean, std : what the function wants, as in `Preparation`.
-    views : 1 shows it the whole image, 5 its corners and its middle; the vector is the mean over the views.
-    batch_size : images a call. Two more batches are decoded ahead; nothing else grows with the images.
+    input_size, resize, layout, value_range, mean, std : what the network expects, as in `Preparation`.
+    views : 1 uses the entire image, 5 its corners and its centre; the vector is the mean over the views.
+    batch_size : images per call. Two more batches are decoded ahead. Apart from the result, memory does not
+        grow with the number of images.
     device : "auto", "cpu" or "cuda".
+    """
+
+    input_size: int | tuple[int, int] = 224
+    resize: Resize = "squash"
+    layout: Layout = "nchw"
+    value_range: tuple[float, float] = (0.0, 1.0)
+    mean: float | Sequence[float] = 0.0
+    std: float | Sequence[float] = 1.0
+    views: Views = 1
+    batch_size: int = 32
+    device: str | torch.device = "auto"
+
+    def check(self) -> None:
+        """Raise ValueError if the input parameters are invalid."""
+        self._preparation(self.input_size)
+
+    def seen(self, images: ImageList) -> str:
+        """Return a digest of the image sources: networks use colours, which gray pixels do not contain."""
+        return fingerprint(*map(_content, images.sources))
+
+    def _preparation(self, size: int | tuple[int, int]) -> Preparation:
+        return Preparation(size, self.resize, self.layout, self.value_range, self.mean, self.std, self.views)
+
+    def _run(
+        self,
+        rows: Callable[[Tensor], Any],
+        sources: Sequence[Source],
+        size: int | tuple[int, int],
+        batch_size: int,
+        progress: Progress | None,
+    ) -> Vectors:
+        """Apply ``rows`` to batches of all images and return the mean over the views of each image."""
+        # Allocated once: small results between large temporary arrays would fragment memory by gigabytes.
+        vectors: Vectors = np.empty((0, 0), dtype=np.float32)
+        begun: Vectors | None = None  # rows of an image whose views are still incomplete
+        done, views = 0, self.views
+        for pixels in self._preparation(size).batches(sources, batch_size):
+            given = rows(pixels)
+            part = as_numpy(given) if isinstance(given, Tensor) else np.asarray(given)
+            if part.ndim < 2 or len(part) != len(pixels):
+                raise ValueError(
+                    f"the network returned shape {part.shape} for {len(pixels)} images; expected one row each."
+                )
+            part = part.reshape(len(part), -1).astype(np.float32)
+            part = part if begun is None else np.concatenate([begun, part])
+            if len(vectors) == 0:
+                vectors = np.empty((len(sources), part.shape[1]), dtype=np.float32)
+            complete, width = len(part) // views, part.shape[1]
+            shaped = part[: complete * views].reshape(complete, views, width)
+            shaped.mean(axis=1, out=vectors[done : done + complete])
+            begun, done = part[complete * views :], done + complete
+            if progress is not None:
+                progress(done, len(sources))
+        return vectors
+
+
+@dataclass(eq=False, repr=False)
+class CallableFeatures(NetworkFeatures):
+    """Image vectors from any function of a batch of pixels, for example a torch module in eval mode.
+
+    Parameters
+    ----------
+    function : takes a float32 tensor (n, 3, height, width) on ``device`` and returns a tensor or an array
+        with n rows; further axes are flattened.
+    input_size, resize, layout, value_range, mean, std, views, batch_size, device : as in `NetworkFeatures`.
 
     Examples
     --------
@@ -50,35 +119,12 @@ class CallableFeatures(BaseEstimator):
            [1., 0., 0.]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        function: Callable[[Tensor], Any],
-        *,
-        input_size: int | tuple[int, int] = 224,
-        resize: Resize = "squash",
-        layout: Layout = "nchw",
-        value_range: tuple[float, float] = (0.0, 1.0),
-        mean: float | Sequence[float] = 0.0,
-        std: float | Sequence[float] = 1.0,
-        views: Views = 1,
-        batch_size: int = 32,
-        device: str | torch.device = "auto",
-    ) -> None:
-        self.function = function
-        self.input_size = input_size
-        self.resize = resize
-        self.layout = layout
-        self.value_range = value_range
-        self.mean = mean
-        self.std = std
-        self.views = views
-        self.batch_size = batch_size
-        self.device = device
+    function: Callable[[Tensor], Any]
 
     def vectors(self, sources: Sequence[Source], progress: Progress | None = None) -> Vectors:
         """Return the vectors (N, d) of images given as paths, PIL images or arrays.
 
-        ``progress`` is called with (images done, images in all) after each batch.
+        ``progress`` is called with (images done, total images) after each batch.
         """
         device = resolve_device(self.device)
 
@@ -86,22 +132,28 @@ class CallableFeatures(BaseEstimator):
             with torch.inference_mode():
                 return self.function(pixels.to(device))
 
-        batches = _preparation(self, self.input_size).batches(sources, self.batch_size)
-        return _joined(rows, batches, len(sources), self.views, progress)
+        return self._run(rows, sources, self.input_size, self.batch_size, progress)
+
+    def fingerprint(self) -> str:
+        """Return a new digest each time, because two functions cannot be compared."""
+        return secrets.token_hex(8)
+
+    def identity(self, output: int) -> Any:
+        """Return the parameters except the function, which `fingerprint` identifies."""
+        return {key: value for key, value in super().identity(output).items() if key != "function"}
 
 
-class OnnxFeatures(BaseEstimator):
-    """Vectors of images from an ONNX file with one image input; its first output counts.
+@dataclass(eq=False, repr=False)
+class OnnxFeatures(NetworkFeatures):
+    """Image vectors from an ONNX network with one image input; its first output is used.
 
-    Needs onnxruntime (``pip install ddsfl[onnx]``), and its GPU build to run on CUDA.
+    Requires onnxruntime (``pip install ddsfl[onnx]``), and its GPU build to run on CUDA.
 
     Parameters
     ----------
-    path : the file. It is opened when vectors are asked for.
-    input_size, batch_size : used where the file leaves height, width or batch open.
-    resize, layout, value_range, mean, std : what the network wants, as in `Preparation`.
-    views : 1 shows it the whole image, 5 its corners and its middle; the vector is the mean over the views.
-    device : "auto" is CUDA where both torch and onnxruntime have it; "cpu" or "cuda".
+    path : the ONNX file. It is opened when vectors are computed.
+    input_size, batch_size : used if the file does not fix the height, width or batch size.
+    resize, layout, value_range, mean, std, views, device : as in `NetworkFeatures`.
 
     Examples
     --------
@@ -111,35 +163,12 @@ class OnnxFeatures(BaseEstimator):
     ValueError: path=alexnet_pool5.onnx does not exist; expected an ONNX file.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        input_size: int | tuple[int, int] = 224,
-        resize: Resize = "squash",
-        layout: Layout = "nchw",
-        value_range: tuple[float, float] = (0.0, 1.0),
-        mean: float | Sequence[float] = 0.0,
-        std: float | Sequence[float] = 1.0,
-        views: Views = 1,
-        batch_size: int = 32,
-        device: str | torch.device = "auto",
-    ) -> None:
-        self.path = path
-        self.input_size = input_size
-        self.resize = resize
-        self.layout = layout
-        self.value_range = value_range
-        self.mean = mean
-        self.std = std
-        self.views = views
-        self.batch_size = batch_size
-        self.device = device
+    path: str | os.PathLike[str]
 
     def vectors(self, sources: Sequence[Source], progress: Progress | None = None) -> Vectors:
         """Return the vectors (N, d) of images given as paths, PIL images or arrays.
 
-        ``progress`` is called with (images done, images in all) after each batch.
+        ``progress`` is called with (images done, total images) after each batch.
         """
         session = open_network(self.path, self.device)
         name, numbers, size, fixed = self._input(session)
@@ -147,28 +176,36 @@ class OnnxFeatures(BaseEstimator):
 
         def rows(pixels: Tensor) -> Any:
             wanted = len(pixels)
-            if fixed is not None and wanted < fixed:  # such files take whole batches only
+            if fixed is not None and wanted < fixed:  # such files accept full batches only
                 pixels = torch.cat([pixels, pixels[-1:].expand(fixed - wanted, -1, -1, -1)])
-            [found] = session.run([output], {name: as_numpy(pixels).astype(numbers)})
-            return found[:wanted] if len(found) == len(pixels) else found
+            [outputs] = session.run([output], {name: as_numpy(pixels).astype(numbers)})
+            return outputs[:wanted] if len(outputs) == len(pixels) else outputs
 
-        batches = _preparation(self, size).batches(sources, fixed or self.batch_size)
-        return _joined(rows, batches, len(sources), self.views, progress)
+        return self._run(rows, sources, size, fixed or self.batch_size, progress)
+
+    @property
+    def file(self) -> str:
+        """The ONNX file."""
+        return os.fspath(self.path)
+
+    def identity(self, output: int) -> Any:
+        """Return the parameters except the path: the network file may have moved."""
+        return {key: value for key, value in super().identity(output).items() if key != "path"}
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the file's bytes, by which a model can say which network it needs."""
+        """Return the SHA-256 of the file's bytes, by which a model identifies its network."""
         return file_fingerprint(self.path)
 
     def _input(self, session: Any) -> tuple[str, Any, tuple[int, int], int | None]:
-        """Return name, number type and size of the network's input, and its batch where that is fixed."""
+        """Return name, number type and size of the network's input, and its batch size or None if open."""
         inputs = session.get_inputs()
         shape: list[Any] = inputs[0].shape if len(inputs) == 1 else []
         channels, *sides = (1, 2, 3) if self.layout == "nchw" else (3, 1, 2)
         if len(shape) != 4 or (isinstance(shape[channels], int) and shape[channels] != 3):
-            found = ", ".join(f"{entry.name} {entry.shape}" for entry in inputs)
+            listed = ", ".join(f"{entry.name} {entry.shape}" for entry in inputs)
             raise ValueError(
-                f"path={os.fspath(self.path)} has the inputs {found}; expected one of 4 axes with 3 "
-                f"channels in the order layout={self.layout!r}."
+                f"path={os.fspath(self.path)} has the inputs {listed}; expected a single input with 4 axes "
+                f"and 3 channels, in the order layout={self.layout!r}."
             )
         if inputs[0].type not in INPUT_TYPES:
             raise ValueError(
@@ -194,7 +231,7 @@ def open_network(path: str | os.PathLike[str], device: str | torch.device = "aut
     wanted = resolve_device(device)
     providers: list[Any] = ["CPUExecutionProvider"]
     if wanted.type == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        # The search for the fastest convolution picks by time, so not the same one every time.
+        # The default search picks the convolution that runs fastest, which can differ between runs.
         options = {"device_id": wanted.index or 0, "cudnn_conv_algo_search": "HEURISTIC", "use_tf32": 0}
         providers.insert(0, ("CUDAExecutionProvider", options))
     settings = onnxruntime.SessionOptions()
@@ -202,13 +239,13 @@ def open_network(path: str | os.PathLike[str], device: str | torch.device = "aut
     settings.intra_op_num_threads = torch.get_num_threads()
     try:
         session = onnxruntime.InferenceSession(os.fspath(path), settings, providers=providers)
-    except Exception as error:  # its errors share no base of their own
-        raise ValueError(f"path={os.fspath(path)} is no network that onnxruntime reads: {error}") from error
-    # A provider whose libraries are missing is dropped without an error.
+    except Exception as error:  # onnxruntime's errors have no common base class
+        raise ValueError(f"path={os.fspath(path)} cannot be read by onnxruntime: {error}") from error
+    # onnxruntime silently drops a provider whose libraries are missing.
     used = session.get_providers()[0]
     if wanted.type == "cuda" and device != "auto" and used != "CUDAExecutionProvider":
         raise ValueError(
-            f"device={str(device)!r} was asked for, but this onnxruntime runs on {used}; expected its GPU "
+            f"device={str(device)!r} was requested, but this onnxruntime runs on {used}; expected its GPU "
             "build with its libraries."
         )
     return session
@@ -224,44 +261,10 @@ def file_fingerprint(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _preparation(network: CallableFeatures | OnnxFeatures, size: int | tuple[int, int]) -> Preparation:
-    return Preparation(
-        size,
-        network.resize,
-        network.layout,
-        network.value_range,
-        network.mean,
-        network.std,
-        network.views,
-    )
-
-
-def _joined(
-    rows: Callable[[Tensor], Any],
-    batches: Iterator[Tensor],
-    total: int,
-    views: int,
-    progress: Progress | None,
-) -> Vectors:
-    """Run ``rows`` over all batches and return the means over the views of each image below each other."""
-    # Made at once: results that are kept between large temporary arrays leave holes in memory, GBs of them.
-    vectors: Vectors = np.empty((0, 0), dtype=np.float32)
-    begun: Vectors | None = None  # rows of an image whose views are not all there yet
-    done = 0
-    for pixels in batches:
-        found = rows(pixels)
-        part = as_numpy(found) if isinstance(found, Tensor) else np.asarray(found)
-        if part.ndim < 2 or len(part) != len(pixels):
-            raise ValueError(
-                f"the network gave shape {part.shape} for {len(pixels)} images; expected a row for each."
-            )
-        part = part.reshape(len(part), -1).astype(np.float32)
-        part = part if begun is None else np.concatenate([begun, part])
-        if len(vectors) == 0:
-            vectors = np.empty((total, part.shape[1]), dtype=np.float32)
-        whole, width = len(part) // views, part.shape[1]
-        part[: whole * views].reshape(whole, views, width).mean(axis=1, out=vectors[done : done + whole])
-        begun, done = part[whole * views :], done + whole
-        if progress is not None:
-            progress(done, total)
-    return vectors
+def _content(source: Source) -> Any:
+    """Return a digest or the values of one image source."""
+    if isinstance(source, str | os.PathLike):
+        return file_fingerprint(source)
+    if isinstance(source, Image.Image):
+        return np.asarray(source.convert("RGBA"))
+    return np.asarray(source)

@@ -1,9 +1,9 @@
-"""Images as networks want them: in colour, of one size, in a range and an order of axes of their own."""
+"""Image preparation for networks: colour, input size, value range and order of axes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,27 +16,29 @@ Resize = Literal["squash", "crop"]
 Layout = Literal["nchw", "nhwc"]
 Views = Literal[1, 5]
 
-#: Share of each side that one of five views has: better than 1/2 and 4/5 on folds (docs/accuracy.md).
+#: Side of each of the five views, as a share of the image's side. Cross-validation preferred this to 1/2
+#: and 4/5 (docs/accuracy.md).
 VIEW_SIDE = 2 / 3
 
 #: Images are decoded at most this many times as large as the network's input: enough for the resizing
-#: filter, and little memory.
+#: filter, with little memory.
 OVERSIZE = 4
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """How sources of images become batches of network inputs.
+    """Turns image sources into batches of network inputs.
 
     Attributes
     ----------
-    size : side of the square that the network wants, or (height, width).
-    resize : "squash" resizes the whole image to that, whatever its shape, and loses nothing; "crop"
-        resizes it until it covers that and cuts out the middle. Both by an antialiased bicubic filter.
+    size : side of a square input, or (height, width).
+    resize : "squash" resizes the entire image to ``size``, ignoring its aspect ratio; "crop" keeps the
+        aspect ratio, resizes the image to cover ``size`` and crops the centre. Both use an antialiased
+        bicubic filter.
     layout : "nchw" or "nhwc", the order of the axes of a batch.
-    value_range : the values that black and white have.
-    mean, std : subtracted and divided by after that, one number or one for each of red, green and blue.
-    views : inputs an image: 1 is the whole of it; 5 are its corners and its middle, `views_of`.
+    value_range : the values of black and white.
+    mean, std : then subtracted and divided by; one number, or one each for red, green and blue.
+    views : inputs per image: 1 is the entire image; 5 are its corners and its centre (`views_of`).
 
     Examples
     --------
@@ -70,7 +72,7 @@ class Preparation:
     def batches(self, sources: Sequence[Source], batch_size: int) -> Iterator[Tensor]:
         """Yield float32 batches of at most ``batch_size`` inputs, decoding the next in the background.
 
-        The views of an image follow each other; a batch may end between them.
+        The views of an image are consecutive, but a batch may end between them.
         """
         if len(sources) == 0:
             raise ValueError("sources is empty; expected at least one image.")
@@ -86,19 +88,8 @@ class Preparation:
         return torch.as_tensor(getattr(self, name), dtype=torch.float32).reshape(-1, 1, 1)
 
 
-def check_inputs(parameters: Mapping[str, Any]) -> None:
-    """Raise ValueError where parameters of a network ask for inputs that cannot be prepared.
-
-    >>> check_inputs({"input_size": 96, "views": 2})
-    Traceback (most recent call last):
-    ValueError: views=2 is unknown; expected one of (1, 5).
-    """
-    given = {field.name: parameters[field.name] for field in fields(Preparation) if field.name in parameters}
-    Preparation(size=parameters.get("input_size", Preparation.size), **given)
-
-
 class _Resized(Sequence[Tensor]):
-    """Views (n, 3, height, width) of images, made by whoever asks: a thread in the background."""
+    """Views (n, 3, height, width) of images, computed on access: here by a background thread."""
 
     def __init__(
         self, sources: Sequence[Source], size: tuple[int, int], resize: Resize, views: Views
@@ -117,9 +108,9 @@ class _Resized(Sequence[Tensor]):
 
 
 def views_of(image: Tensor, views: Views) -> list[Tensor]:
-    """Return the parts of an image (3, height, width) that a network is to see.
+    """Return the views of an image (3, height, width) that are passed to the network.
 
-    A network that was trained on single things sees more of a scene in its parts than in the whole.
+    A network that was trained on single objects recognises more in parts of a scene than in the entire scene.
 
     >>> [tuple(view.shape) for view in views_of(torch.zeros(3, 90, 60), 5)]
     [(3, 60, 40), (3, 60, 40), (3, 60, 40), (3, 60, 40), (3, 60, 40)]
@@ -151,7 +142,7 @@ def fitted_to(image: Tensor, size: tuple[int, int], resize: Resize) -> Tensor:
 
 
 def side_pair(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return (height, width) of a size given as that or as the side of a square.
+    """Return (height, width) of a size given as a pair or as the side of a square.
 
     >>> side_pair(224)
     (224, 224)

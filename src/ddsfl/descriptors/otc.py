@@ -1,24 +1,23 @@
 """OTC: oriented texture curves on a dense grid (Margolin, Zelnik-Manor and Tal, ECCV 2014).
 
-A patch is cut into strips along several orientations. The mean colours of the strips are a curve; its
-differences and their differences say how the texture changes across the strips.
+A patch is cut into strips along several orientations. The mean colours of the strips form a curve. Its
+first and second differences describe how the texture changes across the strips.
 
-Three things are our reading, because the publication's text was not at hand:
+Three details are our interpretation, because the text of the publication was not available:
 
 - Strips are one pixel wide and centred, so in oblique orientations the corners belong to no strip.
-- Every sequence of differences carries a small constant bin, which makes 200 values. The 16 bins together
-  are as long as one of 0.05: such a bin for the whole patch would make 185 values and the same products.
-  Cross-validation prefers that to 0.05 in each (docs/rivals.md).
-- In colour a difference is the distance of two colours, with the sign of the change in lightness.
+- Every sequence of differences has a small constant bin, which makes 200 values. The 16 bins together have
+  length 0.05: a single bin of 0.05 per patch would make 185 values and the same inner products.
+  Cross-validation prefers this to 0.05 in each bin (docs/rivals.md).
+- In colour, a difference is the distance between two colours, with the sign of the change in lightness.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 from torch.nn import functional
 
@@ -33,22 +32,23 @@ from ddsfl.patches.geometry import (
     scaled_shapes,
 )
 from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.source import LocalSource
 
-#: Side of a patch in pixels, and the number of its strips in each orientation.
+#: Side of a patch in pixels, and number of strips per orientation.
 FIELD = 13
-#: Orientations, evenly over half a turn: the other half gives the same strips in reverse.
+#: Orientations, evenly spaced over half a turn: the other half gives the same strips in reverse.
 N_ORIENTATIONS = 8
-#: Value of the constant bins. A patch with texture outweighs it; in a flat patch it takes over, so that
-#: scaling to unit length does not blow up noise. All of them together have the length 0.05.
+#: Value of the constant bins; together they have length 0.05. They are negligible in a textured patch but
+#: dominate in a flat one, so scaling to unit length does not amplify noise.
 H_BIN = 0.05 / math.sqrt(2 * N_ORIENTATIONS)
 
 
-class OTC(BaseEstimator):
-    """Dense oriented texture curves: 200 values of unit length a patch of 13 x 13 pixels.
+class OTC(LocalSource):
+    """Dense oriented texture curves: one unit vector of 200 values per patch of 13 x 13 pixels.
 
     Parameters
     ----------
-    n_scales : images are described at their size and at sizes smaller by 2^(1/2) each.
+    n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1.
     step : pixels between patches, at every scale.
     device : "auto", "cpu" or "cuda".
 
@@ -62,12 +62,16 @@ class OTC(BaseEstimator):
     [6.5, 6.5]
     """
 
+    min_side = FIELD
+
     def __init__(self, *, n_scales: int = 6, step: int = 3, device: str | torch.device = "auto") -> None:
         self.n_scales = n_scales
         self.step = step
         self.device = device
 
-    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
+    def describe(
+        self, images: Sequence[Tensor], outputs: Collection[int] | None = None
+    ) -> list[LocalDescriptors]:
         """Return one set of descriptors of uint8 images (1 or 3 channels, height, width)."""
         if len(images) == 0:
             raise ValueError("images is empty; expected at least one image.")
@@ -90,7 +94,7 @@ class OTC(BaseEstimator):
 
 
 def strip_weights() -> Tensor:
-    """Return how the mean of each strip is taken: (8, 13, 13, 13), orientation, strip, row, column.
+    """Return the weights that average each strip: (8, 13, 13, 13), orientation, strip, row, column.
 
     A pixel at (y, x) from the centre lies in the strip nearest to x cos(theta) + y sin(theta).
 
@@ -111,10 +115,10 @@ def strip_weights() -> Tensor:
 def texture_curves(pixels: Tensor, step: int) -> Tensor:
     """Return c(i), the mean of strip i, for patches on a grid: (B, rows, columns, channels, 8, 13)."""
     batch, channels, height, width = pixels.shape
-    # At least one patch, so that images smaller than a patch need no other way; its cell is never used.
+    # Images smaller than a patch are padded to one patch, so they need no special case; it is never used.
     pixels = functional.pad(pixels, (0, max(0, FIELD - width), 0, max(0, FIELD - height)))
     weights = strip_weights().to(pixels).reshape(-1, 1, FIELD, FIELD)
-    # cuDNN would round to TF32 unasked, which shows in differences of neighbouring strips.
+    # By default cuDNN rounds to TF32, which distorts the differences of neighbouring strips.
     with torch.backends.cudnn.flags(allow_tf32=False, deterministic=True):
         means = functional.conv2d(pixels.flatten(0, 1)[:, None], weights, stride=step)
     means = means.unflatten(0, (batch, channels)).unflatten(2, (N_ORIENTATIONS, FIELD))
@@ -124,8 +128,8 @@ def texture_curves(pixels: Tensor, step: int) -> Tensor:
 def curve_descriptors(curves: Tensor) -> Tensor:
     """Return the descriptors (T, 200) of curves (T, channels, 8, 13), lightness first.
 
-    c'(i) = sign(lightness of c(i+1) - c(i)) ||c(i+1) - c(i)||, c''(i) = c'(i+1) - c'(i). An orientation gives
-    12 gradients, a constant bin, 11 curvatures, a constant bin; all together are scaled to unit length.
+    c'(i) = sign(lightness of c(i+1) - c(i)) ||c(i+1) - c(i)||, c''(i) = c'(i+1) - c'(i). Each orientation has
+    12 gradients, a constant bin, 11 curvatures and a constant bin. The full vector is scaled to unit length.
     """
     change = curves.diff(dim=-1)
     length = change.norm(dim=1)

@@ -1,8 +1,10 @@
-"""What the hand-made local descriptors share: one grid a scale, and images continued beyond their borders."""
+"""Base of hand-crafted local descriptors: one grid per scale, and images extended beyond their borders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,6 +12,53 @@ from torch import Tensor
 from ddsfl.compute.device import resolve_device
 from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.source import LocalSource
+
+
+class GridDescriptor(LocalSource):
+    """Descriptors of patches on a regular grid at several scales; subclasses implement `maps` for one scale.
+
+    Parameters
+    ----------
+    n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1.
+    device : "auto", "cpu" or "cuda".
+    """
+
+    #: Side of the area that a descriptor covers, and number of its values.
+    field: ClassVar[int]
+    n_values: ClassVar[int]
+    #: Distance between neighbouring descriptors, in pixels of the scaled image.
+    step: int
+
+    def __init__(self, *, n_scales: int = 6, device: str | torch.device = "auto") -> None:
+        self.n_scales = n_scales
+        self.device = device
+
+    @property
+    def min_side(self) -> int:  # type: ignore[override]
+        """The side of one field."""
+        return self.field
+
+    @abstractmethod
+    def maps(self, batch: Batch) -> Tensor:
+        """Return the descriptors (B, rows, columns, n_values) of a batch, see `describe_scales`."""
+
+    def describe(
+        self, images: Sequence[Tensor], outputs: Collection[int] | None = None
+    ) -> list[LocalDescriptors]:
+        """Return the one set of descriptors (T, n_values) of uint8 images (channels, height, width)."""
+        self.check()
+        return [
+            describe_scales(
+                images,
+                self.maps,
+                n_values=self.n_values,
+                field=self.field,
+                step=self.step,
+                n_scales=self.n_scales,
+                device=self.device,
+            )
+        ]
 
 
 def describe_scales(
@@ -22,18 +71,19 @@ def describe_scales(
     n_scales: int,
     device: str | torch.device,
 ) -> LocalDescriptors:
-    """Describe images by ``maps`` at the scales 2^(-i/2), i = 0..n_scales-1, like the learned layers.
+    """Describe images with ``maps`` at the scales 2^(-i/2), i = 0..n_scales-1, like the learned layers.
 
-    Only the first channel is used: gray, or the lightness of L*a*b. A scale at which the field fits no
-    image is left out.
+    Only the first channel is used: gray, or the lightness of L*a*b. A scale is skipped if the field does
+    not fit into any image.
 
     Parameters
     ----------
     images : uint8 images (channels, height, width).
-    maps : turns a batch into descriptors (B, rows, columns, n_values), the first with its field in the
-        upper left corner of the image, the others ``step`` pixels apart; rows and columns of the padding
-        may hold anything.
-    field, step : side of what a descriptor sees, distance of neighbours, in pixels of the scaled image.
+    maps : turns a batch into descriptors (B, rows, columns, n_values). The field of the first is the upper
+        left corner of the image; the others are ``step`` pixels apart. Rows and columns of the padding may
+        hold arbitrary values.
+    field, step : side of the area that a descriptor covers, and distance between neighbouring descriptors,
+        in pixels of the scaled image.
     device : "auto", "cpu" or "cuda".
 
     Examples
@@ -61,29 +111,29 @@ def describe_scales(
         if not counts.prod(dim=1).any():
             continue
         cells = grid_cells(counts, where)
-        found = maps(scaled)
-        rows = (cells.images * found.shape[1] + cells.rows) * found.shape[2] + cells.columns
+        grids = maps(scaled)
+        rows = (cells.images * grids.shape[1] + cells.rows) * grids.shape[2] + cells.columns
         positions = centres(
             torch.stack([cells.rows, cells.columns], dim=1) * step,
             field,
             scaled.shapes.to(where)[cells.images],
             shapes[cells.images],
         )
-        vectors = found.flatten(0, 2).index_select(0, rows)
+        vectors = grids.flatten(0, 2).index_select(0, rows)
         parts.append(LocalDescriptors(vectors, positions, cells.images, shapes))
     return LocalDescriptors.joined(parts)
 
 
 def _nowhere(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Positions and image numbers of no descriptor at all."""
+    """Return empty positions and image numbers."""
     return torch.zeros(0, 2, device=device), torch.zeros(0, dtype=torch.int64, device=device)
 
 
 def continued(batch: Batch, margin: int) -> Tensor:
-    """Return gray pixels (B, H + 2 margin, W + 2 margin), each image continued by its border pixels.
+    """Return gray pixels (B, H + 2 margin, W + 2 margin), each image extended by its border pixels.
 
-    Padding would put an edge along the right and lower border of each image that is smaller than its
-    batch; continued images look the same in every batch.
+    Zero padding would create an edge at the right and lower border of each image that is smaller than its
+    batch. Extended images look the same in every batch.
 
     >>> image = torch.tensor([[[0, 51], [102, 255]]], dtype=torch.uint8)
     >>> continued(make_batch([image]), 1)[0, 0]

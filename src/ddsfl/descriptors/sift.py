@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ddsfl.descriptors.scales import continued, describe_scales
+from ddsfl.descriptors.scales import GridDescriptor, continued
 from ddsfl.patches.geometry import Batch
-from ddsfl.patches.local import LocalDescriptors
 
 #: A patch is 4 x 4 bins of 4 x 4 pixels with 8 orientations each (Lowe, section 6.1).
 N_BINS, BIN, N_ORIENTATIONS = 4, 4, 8
 FIELD, N_VALUES = N_BINS * BIN, N_BINS * N_BINS * N_ORIENTATIONS
-#: No value of a descriptor of unit length exceeds this before the second normalisation (Lowe, section 6.1).
+#: Values of a unit-length descriptor are clipped here before the second normalisation (Lowe, section 6.1).
 CLIP = 0.2
-#: Bins fade out half a bin beyond the patch.
+#: The weights of a bin reach half a bin beyond the patch.
 OVERHANG = BIN // 2
 
 
-class DenseSIFT(BaseEstimator):
+class DenseSIFT(GridDescriptor):
     """SIFT descriptors of 16 x 16 patches on a grid at several scales.
 
-    All patches are upright: in scenes, what is horizontal and what is vertical tells much.
+    All patches are upright: the distinction between horizontal and vertical is informative in scenes.
 
     Parameters
     ----------
-    n_scales : images are described at 2^(-i/2), i = 0..n_scales-1. The paper's features see S scales and
-        its first layer, the one of the same field, 6.
-    step : distance of patches in pixels of the scaled image; 3 in the paper.
-    smoothing : standard deviation in pixels of the Gaussian before the gradients; 0 is none. 0.8 is what
-        the dense SIFT of spatial pyramids (Lazebnik et al., CVPR 2006) and of LLC use.
-    threshold : least length of a descriptor that is brought to unit length, measured as the weighted sum of
-        differences I(x + 1) - I(x - 1) of pixels in [0, 1]. What is shorter, sky or a wall, is divided by
-        the threshold instead: it keeps its small contrast and comes to lie near zero, where unit length
-        would make noise as loud as edges. LLC's code has 1; on 600 images of Scene 15 (LLC with 512 words,
-        six splits with a spread of 2 points) 1 gave 68.1 %, 0.3 gave 69.6 %, 0.1 gave 68.8 % and none 69.1 %.
+    n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1. The paper's features use S scales;
+        its first layer, which has the same field, uses 6.
+    step : distance between patches in pixels of the scaled image; 3 in the paper.
+    smoothing : standard deviation in pixels of the Gaussian applied before the gradients; 0 disables it.
+        The dense SIFT of spatial pyramids (Lazebnik et al., CVPR 2006) and of LLC use 0.8.
+    threshold : minimum length for scaling a descriptor to unit length, measured as the weighted sum of
+        differences I(x + 1) - I(x - 1) of pixels in [0, 1]. Shorter descriptors, such as sky or a wall, are
+        divided by the threshold instead. They keep their low contrast and stay near zero; unit length would
+        make noise as strong as edges. LLC's code uses 1. On 600 images of Scene 15 (LLC with 512 words, six
+        splits with a spread of 2 points), 1 gave 68.1 %, 0.3 gave 69.6 %, 0.1 gave 68.8 % and none 69.1 %.
     device : "auto", "cpu" or "cuda".
 
     Examples
@@ -50,11 +47,13 @@ class DenseSIFT(BaseEstimator):
     >>> tuple(found.vectors.shape), found.positions[-1].tolist()
     ((27, 128), [32.0, 14.0])
 
-    The one edge, dark on the left, lights only orientation 0:
+    The only edge, dark on the left, activates only orientation 0:
 
     >>> found.vectors.view(-1, 8).amax(dim=0).gt(1e-6).tolist()
     [True, False, False, False, False, False, False, False]
     """
+
+    field, n_values = FIELD, N_VALUES
 
     def __init__(
         self,
@@ -65,33 +64,21 @@ class DenseSIFT(BaseEstimator):
         threshold: float = 0.3,
         device: str | torch.device = "auto",
     ) -> None:
-        self.n_scales = n_scales
+        super().__init__(n_scales=n_scales, device=device)
         self.step = step
         self.smoothing = smoothing
         self.threshold = threshold
-        self.device = device
 
-    def describe(self, images: Sequence[Tensor]) -> list[LocalDescriptors]:
-        """Return one set of descriptors (T, 128), at most of unit length, of uint8 images."""
+    def check(self) -> None:
+        """Raise ValueError for an invalid threshold or smoothing."""
         if self.threshold <= 0:
             raise ValueError(f"threshold={self.threshold}; expected a positive length.")
         if self.smoothing < 0:
             raise ValueError(f"smoothing={self.smoothing}; expected a standard deviation of 0 or more.")
 
-        def maps(batch: Batch) -> Tensor:
-            return normalise_sift(sift_maps(batch, self.step, self.smoothing), self.threshold)
-
-        return [
-            describe_scales(
-                images,
-                maps,
-                n_values=N_VALUES,
-                field=FIELD,
-                step=self.step,
-                n_scales=self.n_scales,
-                device=self.device,
-            )
-        ]
+    def maps(self, batch: Batch) -> Tensor:
+        """Return the descriptors (B, rows, columns, 128) of a batch, of unit length or shorter."""
+        return normalise_sift(sift_maps(batch, self.step, self.smoothing), self.threshold)
 
 
 def sift_maps(batch: Batch, step: int, smoothing: float) -> Tensor:
@@ -104,7 +91,7 @@ def sift_maps(batch: Batch, step: int, smoothing: float) -> Tensor:
         a_j(z) = exp(-z^2 / (2 * 8^2)) max(0, 1 - |z - 4 (j - 3/2)| / 4)
 
     with angles on the circle, from right to down. The weights a are the same for all columns (rows), so
-    two matrices do it for all patches: Y maps X', as in `resize`.
+    two matrix products suffice for all patches: Y maps X', as in `resize`.
     """
     reach = _reach(smoothing)
     pixels = continued(batch, OVERHANG + 1 + reach)
@@ -117,17 +104,17 @@ def sift_maps(batch: Batch, step: int, smoothing: float) -> Tensor:
 
 
 def _reach(smoothing: float) -> int:
-    """How many pixels to each side the smoothing sees."""
+    """Return the radius of the smoothing filter in pixels."""
     return math.ceil(3 * smoothing)
 
 
 def smooth(pixels: Tensor, deviation: float) -> Tensor:
-    """Return pixels (B, H, W) under a Gaussian, smaller by its reach on all sides."""
+    """Return pixels (B, H, W) smoothed by a Gaussian, smaller by its radius on all sides."""
     reach = _reach(deviation)
     if reach == 0:
         return pixels
     taps = [math.exp(-(at**2) / (2 * deviation**2)) for at in range(-reach, reach + 1)]
-    # A few shifted sums: on the CPU a convolution of one channel takes as long as all the rest.
+    # Shifted sums are faster: on the CPU a one-channel convolution takes as long as all other steps together.
     for axis in (1, 2):
         length = pixels.shape[axis] - 2 * reach
         shifted = (pixels.narrow(axis, at, length) * (tap / sum(taps)) for at, tap in enumerate(taps))
@@ -149,7 +136,7 @@ def orientation_maps(pixels: Tensor) -> Tensor:
     # In units of one orientation and within [0, 8].
     angle = torch.atan2(down, right).mul_(N_ORIENTATIONS / (2 * math.pi)).remainder_(N_ORIENTATIONS)
     orientations = torch.arange(N_ORIENTATIONS, device=pixels.device, dtype=pixels.dtype)
-    # The share is 1 - d with d on the circle, the lesser of |a - o| and 8 - |a - o|: ||a - o| - 4| - 3.
+    # The share is 1 - d with d on the circle, the smaller of |a - o| and 8 - |a - o|: ||a - o| - 4| - 3.
     half = N_ORIENTATIONS / 2
     shares = (angle[:, None] - orientations[:, None, None]).abs_().sub_(half).abs_().sub_(half - 1)
     return shares.clamp_(min=0).mul_(torch.hypot(right, down)[:, None])
@@ -158,7 +145,7 @@ def orientation_maps(pixels: Tensor) -> Tensor:
 def bin_weights(length: int, step: int, like: Tensor) -> Tensor:
     """Return the weights a_j (patches, 4, length + 4) along one axis of an image of that length.
 
-    Patches lie ``step`` apart; the first pixel stands two before the image.
+    Patches are ``step`` apart; the first pixel lies two pixels before the image.
 
     >>> first = bin_weights(19, 3, torch.zeros(1))[0]
     >>> [(int(row.nonzero()[0]) - 2, int(row.nonzero()[-1]) - 2) for row in first]
@@ -174,9 +161,9 @@ def bin_weights(length: int, step: int, like: Tensor) -> Tensor:
 
 
 def normalise_sift(raw: Tensor, threshold: float) -> Tensor:
-    """Bring raw descriptors (..., 128) to unit length, clip at 0.2 and bring them to unit length again.
+    """Scale raw descriptors (..., 128) to unit length, clip at 0.2 and scale them to unit length again.
 
-    What is shorter than ``threshold`` is divided by it instead, and not lengthened after the clipping.
+    Descriptors shorter than ``threshold`` are divided by it instead, and not rescaled after clipping.
     """
     length = torch.linalg.vector_norm(raw, dim=-1, keepdim=True)
     clipped = (raw / length.clamp(min=threshold)).clamp_(max=CLIP)

@@ -1,4 +1,4 @@
-"""Vectors of images that were computed elsewhere, looked up by the images' paths."""
+"""Precomputed image vectors, looked up by the images' paths."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network import Vectors, file_fingerprint
-from ddsfl.images.image_list import Source
+from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
+from ddsfl.patches.source import ListSource
 
-#: Images that an error names one by one.
+#: Maximum number of images listed in an error message.
 _NAMED = 5
 
 
-class TableFeatures(BaseEstimator):
+class TableFeatures(ListSource):
     """Precomputed vectors from a table with the path of an image in each row.
 
-    A row belongs to an image if both paths are the same file; relative paths of the table start at its
-    folder. Else the last parts of the paths decide, as many as agree: ``coast/1.jpg`` of the table is
-    ``/data/scenes/coast/1.jpg``. If several rows agree equally well none is taken, and no row is taken
+    A row belongs to an image if both paths are the same file; relative paths in the table start at its
+    folder. Otherwise the row with the longest common path ending is used: ``coast/1.jpg`` in the table
+    matches ``/data/scenes/coast/1.jpg``. If several rows match equally well, none is used. No row is used
     for two images.
 
     Parameters
     ----------
     path : an .npz file with the arrays ``paths`` (N,) and ``vectors`` (N, d), or a .csv file with a
-        path and then d numbers in each line (a first line without numbers is a heading).
+        path followed by d numbers in each line (a first line without numbers is a header).
 
     Examples
     --------
@@ -47,13 +48,13 @@ class TableFeatures(BaseEstimator):
         self.path = path
 
     def vectors(self, sources: Sequence[Source], progress: Progress | None = None) -> Vectors:
-        """Return the vectors (N, d) of images given by their paths; ``progress`` is called once."""
+        """Return the vectors (N, d) of images given as paths; ``progress`` is called once."""
         if len(sources) == 0:
             raise ValueError("sources is empty; expected at least one image.")
         for index, source in enumerate(sources):
             if not isinstance(source, str | os.PathLike):
                 kind = type(source).__name__
-                raise ValueError(f"source {index} is given as {kind}; a table needs the path of each image.")
+                raise ValueError(f"source {index} has type {kind}; a table needs the path of each image.")
         paths, vectors = read_table(self.path)
         asked = [os.fspath(source) for source in sources if isinstance(source, str | os.PathLike)]
         rows = match_paths(asked, paths, Path(self.path).resolve().parent)
@@ -61,16 +62,29 @@ class TableFeatures(BaseEstimator):
         if missing:
             named = ", ".join(missing[:_NAMED]) + (", ..." if len(missing) > _NAMED else "")
             raise ValueError(
-                f"path={os.fspath(self.path)} has no row of its own for {len(missing)} of {len(asked)} "
+                f"path={os.fspath(self.path)} has no unique row for {len(missing)} of {len(asked)} "
                 f"images: {named}."
             )
         if progress is not None:
             progress(len(asked), len(asked))
         return vectors[rows]
 
+    @property
+    def file(self) -> str:
+        """The path of the table."""
+        return os.fspath(self.path)
+
     def fingerprint(self) -> str:
         """Return the SHA-256 of the file's bytes."""
         return file_fingerprint(self.path)
+
+    def identity(self, output: int) -> Any:
+        """Return nothing: `fingerprint` covers the table's contents, and its location does not matter."""
+        return {}
+
+    def seen(self, images: ImageList) -> str:
+        """Return a digest of the paths, which are the keys of the table."""
+        return fingerprint([str(source) for source in images.sources])
 
 
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
@@ -87,7 +101,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     if vectors.ndim != 2 or len(paths) != len(vectors) or not len(paths):
         raise ValueError(
             f"path={os.fspath(path)} holds {len(paths)} paths and vectors of shape {vectors.shape}; "
-            "expected one row a path."
+            "expected one row per path."
         )
     if not np.isfinite(vectors).all():
         raise ValueError(f"path={os.fspath(path)} holds NaN or infinity; expected finite numbers.")
@@ -95,7 +109,7 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
 
 
 def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np.ndarray[Any, Any]:
-    """Return for each path asked for the row of its path among those listed, or -1 where none is sure.
+    """Return the row of each requested path among the listed paths, or -1 if there is no unique match.
 
     >>> listed = ["a/1.jpg", "b/1.jpg", "b/2.jpg"]
     >>> match_paths(["/x/b/1.jpg", "/x/2.jpg", "/x/1.jpg"], listed, Path("/table")).tolist()
@@ -113,7 +127,7 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
 
     exact = [same_file.get(Path(path).resolve()) for path in asked]
     rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
-    # A name that two images share says nothing about either; a file that is listed itself keeps its row.
+    # An ending that two images share identifies neither of them; a file that is listed itself keeps its row.
     takers: dict[int, str] = {}
     shared = {
         row
@@ -125,7 +139,7 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
 
 
 def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
-    """Return the row with the longest ending in common, -1 where that is none or several."""
+    """Return the row with the longest common ending, or -1 if there is none or more than one."""
     parts = PurePath(os.path.abspath(path)).parts
     for length in range(len(parts), 0, -1):
         if parts[-length:] in endings:
@@ -147,7 +161,7 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     vectors = np.empty((len(lines), max(0, width - 1)), dtype=np.float32)
     for row, (number, line) in enumerate(lines):
         if len(line) != width:
-            raise ValueError(f"line {number} has {len(line)} cells; expected {width} as before it.")
+            raise ValueError(f"line {number} has {len(line)} cells; expected {width}, as in the first.")
         try:
             vectors[row] = [float(cell) for cell in line[1:]]
         except ValueError as error:

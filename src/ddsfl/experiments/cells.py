@@ -12,14 +12,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 from rich.text import Text
+from sklearn.metrics import accuracy_score, confusion_matrix
 
-from ddsfl.classify.metrics import (
-    accuracy,
-    confusion_matrix,
-    mean_average_precision,
-    mean_class_accuracy,
-    per_class_accuracy,
-)
+from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
 from ddsfl.compute.stages import write_whole
 
 Cell = dict[str, Any]
@@ -31,14 +26,19 @@ def score_predictions(true: Sequence[Any], predicted: Sequence[Any], classes: Se
     >>> score_predictions(["a", "a", "b"], ["a", "b", "b"], ["a", "b"])["mean_class_accuracy"]
     0.75
     """
-    each = per_class_accuracy(true, predicted, classes)
+    unknown = sorted({*true, *predicted} - set(classes), key=str)
+    if unknown:
+        raise ValueError(f"labels hold {unknown[0]!r}; expected only labels of {len(classes)} known classes.")
+    confusion = confusion_matrix(true, predicted, labels=classes)
+    images = confusion.sum(axis=1)
     return {
-        "accuracy": accuracy(true, predicted),
+        "accuracy": float(accuracy_score(true, predicted)),
         "mean_class_accuracy": mean_class_accuracy(true, predicted),
         "per_class_accuracy": {
-            str(name): None if np.isnan(value) else float(value) for name, value in zip(classes, each)
+            str(name): float(correct / count) if count else None
+            for name, correct, count in zip(classes, np.diag(confusion), images)
         },
-        "confusion": confusion_matrix(true, predicted, classes).tolist(),
+        "confusion": confusion.tolist(),
         "classes": [str(name) for name in classes],
     }
 

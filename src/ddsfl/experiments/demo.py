@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console as Paper
 from rich.table import Table
 
 from ddsfl.experiments.cells import score_predictions
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
-from ddsfl.report.console import Console
+from ddsfl.report.console import Console, show
 from ddsfl.report.inspection import draw_model
 from ddsfl.report.plots import draw_confusion
 
@@ -86,6 +85,6 @@ def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
     table = Table("filters", "mean class accuracy", title=f"{len(classes)} classes of drawn scenes")
     for kind, score in scores.items():
         table.add_row(kind, f"{100 * score['mean_class_accuracy']:.1f} %")
-    Paper().print(table)
+    show(table)
     for file in [out / "scenes.safetensors", *files, confusion]:
         print(file)

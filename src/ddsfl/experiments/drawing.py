@@ -1,9 +1,8 @@
-"""Tables drawn from cells, as text, Markdown and pictures; the numbers come from cell files alone."""
+"""Tables drawn from cells, as text and Markdown; the numbers come from cell files alone."""
 
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.text import Text
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.results import (
     MISSING,
-    Cells,
+    CellsByMethod,
     Difference,
     Summary,
     compare,
@@ -123,7 +122,7 @@ def draw_cells(
     return DrawnTable(rows, tuple(datasets), tuple(summaries), tuple(comparisons), tuple(used))
 
 
-def _between(cells: Cells, method: str, better: str) -> Difference | None:
+def _between(cells: CellsByMethod, method: str, better: str) -> Difference | None:
     return compare(cells.get(method, {}), cells.get(better, {}))
 
 
@@ -168,37 +167,6 @@ def _origin(cells: Sequence[Cell]) -> str:
         return "No cells yet."
     told = [f"{name} {', '.join(values)}" for name, values in provenance(cells).items() if values]
     return f"{len(cells)} cells; {'; '.join(told)}."
-
-
-def as_picture(path: Path, drawn: DrawnTable) -> None:
-    """Draw the table as a PNG."""
-    lines, header, notes = drawn.lines(), drawn.header(), drawn.notes()
-    figure = Figure(figsize=(3.4 + 2.6 * len(drawn.datasets), 0.6 + 0.28 * (len(lines) + 1)))
-    axes = figure.add_subplot()
-    axes.set_axis_off()
-    widths = [3.0, *(0.8 if title == "paper" else 1.7 for title in header[1:])]
-    shares = [width / sum(widths) for width in widths]
-    shown = axes.table(
-        lines,
-        colLabels=header,
-        loc="upper left",
-        cellLoc="right",
-        colWidths=shares,
-    )
-    shown.auto_set_font_size(False)
-    shown.set_fontsize(9)
-    shown.scale(1, 1.35)
-    for (row, column), cell in shown.get_celld().items():
-        cell.visible_edges = "B"
-        cell.set_edgecolor("#d1d5db")
-        if column == 0:
-            cell.set_text_props(ha="left")
-        if row == 0:
-            cell.set_text_props(weight="bold")
-    axes.set_title(drawn.rows.title, loc="left", fontsize=13, fontweight="bold")
-    wrapped = [line for note in notes for line in textwrap.wrap(note, 60 + 40 * len(drawn.datasets))]
-    figure.text(0.12, 0.04, "\n".join(wrapped), fontsize=7, va="top", color="#6b7280")
-    save_figure(figure, path)
 
 
 def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None = None) -> None:

@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-import ddsfl
-from ddsfl.compute.device import drawn_seed
-from ddsfl.compute.stages import Stages, write_whole
+from ddsfl.compute.stages import write_whole
+from ddsfl.experiments.evaluate import Evaluation
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split
 from ddsfl.experiments.methods import method
-from ddsfl.images.image_list import ImageList
-from ddsfl.learning.labels import indicators, read_targets
-from ddsfl.model.fit import Fit
-from ddsfl.model.keys import StageKeys
 from ddsfl.report.plots import draw_filters
 
 #: The methods of the paper's figure, by the titles of their pictures.
@@ -30,18 +25,15 @@ Array = np.ndarray[Any, Any]
 
 def learn_filters(grid: Grid, name: str) -> Array:
     """Return pictures of the filters of layer 1 that a method learns on the first split, as for its cell."""
-    settings = method(name, grid.networks)
-    found, splits = grid.read()
-    colour, max_side, min_side = pixels_of(settings)
-    images = ImageList(found.paths, colour=colour, max_side=max_side, min_side=min_side)
-    split, labels = readable_split(images, splits[0], found.labels)
-    train = images.subset(split.train)
-    classes, targets, _ = read_targets([labels[index] for index in split.train])
-    membership = indicators(targets, len(classes))
-    seed = drawn_seed(grid.seed)
-    stages = Stages(grid.scratch, key=StageKeys(settings, train, targets, seed, {}, ddsfl.__version__))
-    fit = Fit(settings, train, targets, membership, seed, grid.device, stages)
-    pictures: Array = fit.learn_sources()["stack"].pixel_filters_[0]
+    evaluation = Evaluation(
+        method(name, grid.networks), name, seed=grid.seed, device=grid.device, shared_stages=grid.scratch
+    )
+    image_set, splits = grid.read()
+    images = pixels_of(evaluation.settings, image_set.paths)
+    split, labels = readable_split(images, splits[0], image_set.labels)
+    fit = evaluation.fit_of(images, labels, split)
+    fit.learn_sources()
+    pictures: Array = fit.sources["stack"].pixel_filters_[0]
     return pictures
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -13,26 +14,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
-from ddsfl.compute.device import drawn_seed
 from ddsfl.datasets.protocols import Split, protocol
+from ddsfl.datasets.voc import VocTruth
 from ddsfl.experiments.cells import read_cell
-from ddsfl.experiments.evaluation import (
-    Place,
-    Recipe,
-    Shared,
-    cell_path,
-    evaluate_split,
-    made_with,
-    vector_keys,
-)
+from ddsfl.experiments.evaluate import Evaluation, cell_path, evaluate_split, made_with
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.network_vectors import NetworkVectors, deep_blocks
+from ddsfl.experiments.network_vectors import NetworkVectors, network_blocks
 from ddsfl.experiments.results import score_of
-from ddsfl.experiments.voc_runs import VocTruth
 from ddsfl.images.folders import ImageSet, Label
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.model.networks import find_networks
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
 
@@ -104,32 +96,32 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
 
     Interrupted work goes on where it stopped: finished cells stay, and so do the stages of others.
     """
-    found, splits = grid.read()
+    image_set, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
     say = report or (lambda line: None)
     if not numbers:
         return
     missing = {name for number in numbers for name in grid.missing(splits[number].name)}
     wanted = [settings for name, settings in grid.settings().items() if name in missing]
-    networks = _networks(grid, found, wanted)
+    networks = _networks(grid, image_set, wanted)
     networks.prepare(wanted)
     if jobs == 1 or len(numbers) == 1:
         for number in numbers:
-            for line in run_split(grid, found, splits[number], networks):
+            for line in run_split(grid, image_set, splits[number], networks):
                 say(line)
     else:
-        _run_beside_each_other(grid, numbers, networks, jobs, say)
+        _run_in_processes(grid, numbers, networks, jobs, say)
     shutil.rmtree(networks.folder, ignore_errors=True)
 
 
-def _run_beside_each_other(
+def _run_in_processes(
     grid: Grid, numbers: Sequence[int], networks: NetworkVectors, jobs: int, say: Report
 ) -> None:
     """Run splits in processes of their own, ``jobs`` at a time."""
     context = get_context("spawn")  # CUDA cannot be used again after a fork
     lines: Lines = context.SimpleQueue()
     n_processes = min(jobs, len(numbers))
-    # Processes beside each other share the cores; each would otherwise take all of them.
+    # Processes that run at the same time share the cores; each would otherwise take all of them.
     n_threads = max(1, (os.cpu_count() or 1) // n_processes)
     with ProcessPoolExecutor(
         n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
@@ -147,45 +139,65 @@ def _run_beside_each_other(
             raise
 
 
-def run_split(grid: Grid, found: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
+def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
     """Make the missing cells of one split and yield a line on each."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
     truth = grid.read_truth()
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
-    # One list of images for all methods that want to see them alike: decoded once.
-    for seen in sorted({pixels_of(settings) for settings in wanted.values()}):
-        chosen = {name: settings for name, settings in wanted.items() if pixels_of(settings) == seen}
-        images = ImageList(found.paths, colour=seen[0], max_side=seen[1], min_side=seen[2])
-        readable, labels = readable_split(images, split, found.labels)
+    # One list of images for all methods that see them alike: decoded once.
+    for seen in sorted({_seen(settings) for settings in wanted.values()}):
+        chosen = {name: settings for name, settings in wanted.items() if _seen(settings) == seen}
+        images = pixels_of(next(iter(chosen.values())), image_set.paths)
+        readable, labels = readable_split(images, split, image_set.labels)
         if truth is None or not truth.secret:
             readable.check(labels)
-        shared = Shared(scratch)
-        place = Place(grid.dataset, grid.folder, shared, truth)
-        _count_uses(shared, grid, chosen, images, labels, readable)
-        for name, settings in chosen.items():
-            networks.share(shared, settings, images, labels, readable, drawn_seed(grid.seed))
-            recipe = Recipe("paper", settings.to_json(), grid.seed, grid.device, method=name)
-            cell = evaluate_split(images, labels, readable, recipe, place)
+        vectors: dict[str, Tensor] = {}
+        uses: Counter[str] = Counter()
+        evaluations = [
+            Evaluation(
+                settings,
+                name,
+                grid.dataset,
+                grid.seed,
+                grid.device,
+                folder=grid.folder,
+                shared_stages=scratch,
+                vectors=vectors,
+                uses=uses,
+                truth=truth,
+            )
+            for name, settings in chosen.items()
+        ]
+        for evaluation in evaluations:  # so that vectors are dropped after their last use
+            uses.update(evaluation.fit_of(images, labels, readable).vector_keys().values())
+        for evaluation in evaluations:
+            networks.share(evaluation, images, labels, readable)
+            cell = evaluate_split(evaluation, images, labels, readable)
             score = score_of(cell)
             shown = "files for the server written" if score is None else f"{score:.2f}"
-            yield f"{grid.dataset} {split.name}: {name} {shown} ({cell['wall_seconds']:.0f} s)"
+            yield (f"{grid.dataset} {split.name}: {evaluation.method} {shown} ({cell['wall_seconds']:.0f} s)")
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _networks(grid: Grid, found: ImageSet, wanted: Sequence[Settings]) -> NetworkVectors:
+def _networks(grid: Grid, image_set: ImageSet, wanted: Sequence[Settings]) -> NetworkVectors:
     """Return where the vectors of networks are, of all images that can be read, if any method wants them."""
     paths: list[Path] = []
-    if any(deep_blocks(settings) for settings in wanted):
-        gone = {problem.index for problem in ImageList(found.paths).read_all()}
-        paths = [path for index, path in enumerate(found.paths) if index not in gone]
+    if any(network_blocks(settings) for settings in wanted):
+        gone = {problem.index for problem in ImageList(image_set.paths).read_all()}
+        paths = [path for index, path in enumerate(image_set.paths) if index not in gone]
     return NetworkVectors(grid.scratch / f"{grid.dataset}.networks", paths, grid.device)
 
 
-def pixels_of(settings: Settings) -> tuple[Colour, int, int]:
-    """Return how the images of a method are decoded: colour, longest and shortest side.
+def pixels_of(settings: Settings, paths: Sequence[Path]) -> ImageList:
+    """Return the images of a method, at least as large as the paper's three layers need.
 
-    Images are as large as the paper's three layers need, so that all its methods see the same pixels.
+    All methods of the paper then see the same pixels.
     """
+    colour, max_side, min_side = _seen(settings)
+    return ImageList(paths, colour=colour, max_side=max_side, min_side=min_side)
+
+
+def _seen(settings: Settings) -> tuple[Colour, int, int]:
     return settings.colour, settings.max_side, max(settings.min_side, preset("paper").min_side)
 
 
@@ -202,8 +214,8 @@ def _start_process(lines: Lines, n_threads: int) -> None:
 def _run_split_alone(grid: Grid, number: int, networks: NetworkVectors) -> None:
     """Make the missing cells of one split in a process of its own."""
     assert _lines is not None
-    found, splits = grid.read()
-    for line in run_split(grid, found, splits[number], networks):
+    image_set, splits = grid.read()
+    for line in run_split(grid, image_set, splits[number], networks):
         _lines.put(line)
 
 
@@ -215,19 +227,3 @@ def readable_split(
     gone = {used[problem.index] for problem in images.subset(used).read_all()}
     whole = split.without(gone)
     return whole, {index: labels[index] for index in [*whole.train, *whole.test]}
-
-
-def _count_uses(
-    shared: Shared,
-    grid: Grid,
-    methods: Mapping[str, Settings],
-    images: ImageList,
-    labels: Mapping[int, Label],
-    split: Split,
-) -> None:
-    """Count how many methods need which vectors, so that each is dropped after its last use."""
-    train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
-    seed = drawn_seed(grid.seed)
-    for settings in methods.values():
-        keys = vector_keys(settings, train, train_labels, seed, find_networks(settings))
-        shared.uses.update(keys.values())

@@ -12,13 +12,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ddsfl.descriptors.registry import METHODS as DESCRIPTORS
-from ddsfl.encoder.blocks import Block
+from ddsfl.descriptors.registry import METHODS
+from ddsfl.encoder.block import Block
 from ddsfl.model.presets import BANK, LLC, PRESETS, preset
 from ddsfl.model.settings import Settings
 
 #: Where the files of networks are, by the name that methods call them.
 NetworkFiles = Mapping[str, str | os.PathLike[str]]
+
+#: The hand-made descriptors: they need neither layers nor a file.
+DESCRIPTORS = [name for name, kind in METHODS.items() if kind.sees_pixels and not kind.uses_labels]
 
 #: How a network is named that sees an image in five views.
 FIVE_VIEWS = "five-views"
@@ -101,13 +104,13 @@ def _part(name: str, networks: NetworkFiles) -> Settings:
         source: dict[str, Any] = {"method": "onnx", "path": os.fspath(networks[network])}
         source |= {"views": 5} if views else {}
         return _single(Block(network, source=network, coding=None), {network: source})
-    if name in DESCRIPTORS and DESCRIPTORS[name].kind != "deep":
-        coding = LLC if DESCRIPTORS[name].kind == "local" else None
+    if name in DESCRIPTORS:
+        coding = LLC if METHODS[name].is_local else None
         return _single(Block(name, source=name, coding=coding))
     match = re.fullmatch(r"(random|rica|ddsfl)-([123])layers?(?::([a-z0-9-]+))?", name)
     if match is None:
         learned = ", ".join(f"{kind}-3layers" for kind in LEARNING)
-        known = [*PRESETS, *(key for key, value in DESCRIPTORS.items() if value.kind != "deep"), *networks]
+        known = [*PRESETS, *DESCRIPTORS, *networks]
         raise ValueError(
             f"method {name!r} is unknown; expected {learned} or {', '.join(known)}; "
             "a network is known by the name that its file is given by (--network NAME=FILE)."

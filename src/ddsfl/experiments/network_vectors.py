@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 import ddsfl
-from ddsfl.compute.device import as_tensor, resolve_device
+from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.datasets.protocols import Split
 from ddsfl.descriptors.network import file_fingerprint
 from ddsfl.descriptors.registry import make_source
-from ddsfl.encoder.blocks import Block, unit_vectors
-from ddsfl.experiments.evaluation import Shared, vector_keys
+from ddsfl.encoder.block import Block
+from ddsfl.encoder.encoder import unit_vectors
+from ddsfl.experiments.evaluate import Evaluation
 from ddsfl.images.image_list import ImageList
-from ddsfl.learning.labels import read_targets
-from ddsfl.model.keys import StageKeys
-from ddsfl.model.networks import find_networks
 from ddsfl.model.settings import Settings, plain
 
 
@@ -44,37 +43,30 @@ class NetworkVectors:
     def prepare(self, methods: Iterable[Settings]) -> None:
         """Compute the tables of all networks that the methods need."""
         for settings in methods:
-            for block in deep_blocks(settings):
+            for block in network_blocks(settings):
                 self._table(settings, block)
 
     def share(
-        self,
-        shared: Shared,
-        settings: Settings,
-        images: ImageList,
-        labels: Mapping[int, Any],
-        split: Split,
-        seed: int,
+        self, evaluation: Evaluation, images: ImageList, labels: Mapping[int, Any], split: Split
     ) -> None:
-        """Put the vectors of one split where its fit and its test look for them."""
-        blocks = deep_blocks(settings)
+        """Put the vectors of one split where the fit and the test of an evaluation look for them."""
+        blocks = network_blocks(evaluation.settings)
         if not blocks:
             return
-        train, train_labels = images.subset(split.train), [labels[index] for index in split.train]
-        networks, where = find_networks(settings), resolve_device(self.device)
-        targets = read_targets(train_labels)[1]
-        stages = Stages(shared.folder, StageKeys(settings, train, targets, seed, networks, ddsfl.__version__))
-        tests = vector_keys(settings, train, train_labels, seed, networks)
-        rows = {os.fspath(path): row for row, path in enumerate(self.paths)}
+        fit, where = evaluation.fit_of(images, labels, split), resolve_device(self.device)
+        keys = fit.vector_keys()
+        row_of = {os.fspath(path): row for row, path in enumerate(self.paths)}
         for block in blocks:
-            vectors = self._table(settings, block)["vectors"]
-            learned, tested = (
-                vectors[[rows[os.fspath(path)] for path in part.sources]]  # type: ignore[arg-type]
-                for part in (train, images.subset(split.test))
-            )
-            if not stages.is_stored(f"{block.name}.vectors"):
-                stages.run(f"{block.name}.vectors", partial(dict, vectors=learned))
-            shared.vectors[tests[block.name]] = unit_vectors(as_tensor(tested, where), block.power)
+            vectors = self._table(evaluation.settings, block)["vectors"]
+
+            def unit(part: ImageList, power: float = block.power, table: Any = vectors) -> Tensor:
+                rows = [row_of[os.fspath(path)] for path in part.sources]  # type: ignore[arg-type]
+                return unit_vectors(as_tensor(table[rows]), power)
+
+            learned, tested = unit(fit.images), unit(images.subset(split.test))
+            if not fit.stages.is_stored(f"{block.name}.vectors1"):
+                fit.stages.run(f"{block.name}.vectors1", partial(dict, vectors=as_numpy(learned)))
+            evaluation.vectors[keys[block.name]] = tested.to(where)
 
     @cached_property
     def _contents(self) -> list[str]:
@@ -90,11 +82,11 @@ class NetworkVectors:
         )
 
 
-def deep_blocks(settings: Settings) -> list[Block]:
-    """Return the blocks whose vectors a network in a file gives.
+def network_blocks(settings: Settings) -> list[Block]:
+    """Return the blocks whose vectors come from a network in a file.
 
     >>> from ddsfl.model.presets import preset
-    >>> deep_blocks(preset("paper"))
+    >>> network_blocks(preset("paper"))
     []
     """
     return [block for block in settings.blocks if settings.source(block.source)["method"] == "onnx"]

@@ -13,14 +13,14 @@ from scipy import stats
 
 from ddsfl.datasets.protocols import PROTOCOLS
 from ddsfl.experiments.cells import Cell, read_cell
-from ddsfl.experiments.evaluation import made_with
+from ddsfl.experiments.evaluate import made_with
 from ddsfl.experiments.methods import method
 
 #: How a number that there is not is written: a dash.
 MISSING = "\u2013"
 
 #: Cells of one data set, by method and name of the split.
-Cells = Mapping[str, Mapping[str, Cell]]
+CellsByMethod = Mapping[str, Mapping[str, Cell]]
 
 
 def read_cells(folder: Path, dataset: str, n_splits: int | None = None) -> dict[str, dict[str, Cell]]:

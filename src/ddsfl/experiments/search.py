@@ -16,10 +16,10 @@ from ddsfl.compute.device import make_generator
 from ddsfl.compute.stages import fingerprint
 from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.cells import read_cell, write_cell
-from ddsfl.experiments.evaluation import Place, Recipe, Shared, evaluate_split
+from ddsfl.experiments.evaluate import Evaluation, evaluate_split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.image_list import ImageList
-from ddsfl.learning.labels import indicators, read_targets
+from ddsfl.images.labels import Labels
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
@@ -71,8 +71,7 @@ def search_settings(
     labels: Sequence[Any],
     folder: Path,
     *,
-    preset: str = "quick",
-    changes: Mapping[str, Any] | None = None,
+    settings: Settings,
     grids: Mapping[str, Sequence[float]] = GRIDS,
     n_folds: int = 3,
     seed: int = 0,
@@ -89,20 +88,20 @@ def search_settings(
     ----------
     images, labels : the training images; no others are looked at.
     folder : where each candidate leaves a JSON file, and each fold its stages; a second call goes on there.
-    changes : other settings that differ from the preset.
+    settings : what the candidates differ from.
     grids : the values of each parameter that is searched, in the order of the search.
     report : called with each candidate as it is known.
     """
     folds = training_folds(labels, n_folds, seed)
-    recipe, given = Recipe(preset, seed=seed, device=device), dict(changes or {})
     chosen: dict[str, Any] = {bank_path(parameter): 0.0 for parameter in grids}
     candidates = []
     for parameter, values in grids.items():
         tried = []
         for value in values:
-            candidate = {**given, **chosen, bank_path(parameter): value}
-            scores = _scores(images, labels, folds, folder, replace(recipe, changes=candidate), console)
-            tried.append(Candidate(parameter, value, candidate, scores))
+            changes = {**chosen, bank_path(parameter): value}
+            evaluation = Evaluation(settings.change(changes), "search", seed=seed, device=device)
+            scores = _scores(evaluation, images, labels, folds, folder, console)
+            tried.append(Candidate(parameter, value, evaluation.settings.changes, scores))
             if report is not None:
                 report(tried[-1])
         chosen[bank_path(parameter)] = max(tried, key=lambda one: one.mean).value  # the first of equal ones
@@ -116,8 +115,7 @@ def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split
     >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
     [[0, 2], [1, 3]]
     """
-    classes, targets, _ = read_targets(labels)
-    membership = indicators(targets, len(classes))
+    membership = Labels.read(labels).membership
     least = int(membership.sum(axis=0).min())
     if not 2 <= n_folds <= least:
         raise ValueError(
@@ -136,21 +134,20 @@ def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split
 
 
 def _scores(
+    evaluation: Evaluation,
     images: ImageList,
     labels: Sequence[Any],
     folds: Sequence[Split],
     folder: Path,
-    recipe: Recipe,
     console: Console | None,
 ) -> tuple[float, ...]:
     """Return the score of a candidate on each fold, from its file if the same work left it there."""
-    settings = recipe.model().settings_in_use()
     like = {
-        "settings": settings.to_json(),
+        "settings": evaluation.settings.to_json(),
         "pixels": images.fingerprint(),
         "labels": fingerprint(list(labels)),
         "folds": [fingerprint(fold.train, fold.test) for fold in folds],
-        "seed": recipe.seed,
+        "seed": evaluation.seed,
         "version": ddsfl.__version__,
     }
     path = folder / f"candidate.{fingerprint(like)}.json"
@@ -159,20 +156,20 @@ def _scores(
         return tuple(found["scores"])
     scores = []
     for number, fold in enumerate(folds, start=1):
-        place = Place(shared=Shared(folder / f"fold{number}.stages"))
-        cell = evaluate_split(images, labels, fold, recipe, place, console)
-        score = score_of(cell)
+        on_fold = replace(evaluation, shared_stages=folder / f"fold{number}.stages")
+        score = score_of(evaluate_split(on_fold, images, labels, fold, console))
         assert score is not None
         scores.append(score)
-    write_cell(path, {**like, "changes": dict(recipe.changes or {}), "scores": scores})
+    write_cell(path, {**like, "changes": dict(evaluation.settings.changes), "scores": scores})
     for number in range(1, len(folds) + 1):
-        _drop_own(folder / f"fold{number}.stages", settings)
+        _drop_own(folder / f"fold{number}.stages", evaluation.settings)
     return tuple(scores)
 
 
 def _drop_own(stages: Path, settings: Settings) -> None:
     """Remove the stages that no other candidate shares, some GB each: all that comes from learned layers."""
-    learned = {block.name for block in settings.blocks if block.source == "stack"}
+    sources = settings.make_sources()
+    learned = {block.name for block in settings.blocks if sources[block.source].uses_labels}
     learned |= {f"layer{number}" for number in range(1, len(settings.layers) + 1)}
     for path in stages.glob("*.safetensors"):
         if path.name.partition(".")[0] in {*learned, "weights", "classifier"}:

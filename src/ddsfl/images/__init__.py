@@ -1,1 +1,1 @@
-"""Decoding pictures, finding them in folders and lists, and drawing the embedded scenes."""
+"""Image decoding, image folders and lists, and the built-in drawn scenes."""

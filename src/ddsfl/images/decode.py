@@ -1,4 +1,4 @@
-"""Decode one picture, whatever its format, into a small upright uint8 tensor."""
+"""Decode an image of any format into a small upright uint8 tensor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Tensor
 Colour = Literal["gray", "lab", "rgb"]
 Source = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]
 
-#: The most pixels that are ever decoded of one picture (268 MB as RGB in Pillow). A baseline JPEG
-#: is decoded at down to an eighth of its size, so for it the reduced size counts.
+#: Maximum number of pixels decoded per image (268 MB as RGB in Pillow). A baseline JPEG is decoded at
+#: down to an eighth of its size, so for it the reduced size counts.
 MAX_PIXELS = 2**26
 
-_UPRIGHT = {  # EXIF orientation -> what makes the picture upright
+_UPRIGHT = {  # EXIF orientation -> transposition that makes the image upright
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -30,7 +30,7 @@ _UPRIGHT = {  # EXIF orientation -> what makes the picture upright
 
 
 class UnreadableImage(ValueError):
-    """A picture that cannot be decoded; ``source`` says which, ``reason`` why."""
+    """An image that cannot be decoded: ``source`` identifies it, ``reason`` explains why."""
 
     def __init__(self, source: Any, reason: str) -> None:
         super().__init__(source, reason)
@@ -42,21 +42,21 @@ class UnreadableImage(ValueError):
 
 
 def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16) -> Tensor:
-    """Return a picture as a uint8 tensor (channels, height, width), upright and of bounded size.
+    """Return an image as a uint8 tensor (channels, height, width), upright and of bounded size.
 
-    The longest side becomes at most ``max_side`` (antialiased bicubic). Pictures never grow, but a
-    side shorter than ``min_side`` is stretched to it: every picture is at least one receptive
-    field large. Transparent pixels show white; of an animation the first frame counts.
+    The longest side becomes at most ``max_side`` (antialiased bicubic). Images are never enlarged, except
+    that a side shorter than ``min_side`` is stretched to ``min_side``: every image holds at least one
+    receptive field. Transparent pixels become white; only the first frame of an animation is used.
 
     Parameters
     ----------
     source : path, PIL image, or array (H, W) or (H, W, 3) of uint8, uint16 or floats in [0, 1].
-    colour : "gray" gives one channel (ITU-R 601 luma); "lab" three, as `lab_from_rgb` stores them;
-        "rgb" the three of sRGB, which networks ask for.
+    colour : "gray" returns one channel (ITU-R 601 luma); "lab" three, encoded as in `lab_from_rgb`;
+        "rgb" the three sRGB channels that networks expect.
 
     Raises
     ------
-    UnreadableImage : the file is missing, damaged, no image, or larger than `MAX_PIXELS` allows.
+    UnreadableImage : the file is missing, damaged, not an image, or larger than `MAX_PIXELS`.
 
     Examples
     --------
@@ -66,24 +66,24 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     if colour not in get_args(Colour):
         raise ValueError(f"colour={colour!r} is unknown; expected 'gray', 'lab' or 'rgb'.")
     if not 1 <= min_side <= max_side:
-        raise ValueError(f"1 <= min_side <= max_side is needed; found {min_side=}, {max_side=}.")
+        raise ValueError(f"1 <= min_side <= max_side is required; found {min_side=}, {max_side=}.")
     try:
         if isinstance(source, np.ndarray):
-            picture = _shrink(_from_array(source), colour, max_side, min_side)
+            image = _shrink(_from_array(source), colour, max_side, min_side)
         elif isinstance(source, Image.Image):
-            picture = _shrink(source, colour, max_side, min_side)
+            image = _shrink(source, colour, max_side, min_side)
         elif isinstance(source, str | os.PathLike):
-            # One open stream for both steps; Pillow leaves a stream it was given open.
+            # One stream for both steps; Pillow does not close a stream it did not open.
             with open(source, "rb") as stream, _open(stream, colour, max_side) as opened:
-                picture = _shrink(opened, colour, max_side, min_side)
+                image = _shrink(opened, colour, max_side, min_side)
         else:
             kind = type(source).__name__
             raise UnreadableImage(source, f"expected a path, a PIL image or an array, found {kind}")
     except UnreadableImage as error:
         raise UnreadableImage(source, error.reason) from None
-    except Exception as error:  # damaged files make Pillow's plugins raise nearly anything
+    except Exception as error:  # Pillow's plugins raise almost any exception on damaged files
         raise UnreadableImage(source, _reason(error)) from error
-    pixels = np.array(picture)
+    pixels = np.array(image)
     if colour == "lab":
         pixels = lab_from_rgb(pixels)
     channels = pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
@@ -93,7 +93,7 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
 def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return L*a*b* (CIE 1976, D65) of uint8 sRGB (..., 3).
 
-    It is stored as uint8 the way Pillow does: L* times 2.55, a* + 128, b* + 128.
+    Stored as uint8, as in Pillow: L* times 2.55, a* + 128, b* + 128.
 
     >>> lab_from_rgb(np.array([[255, 255, 255], [255, 0, 0]], np.uint8)).tolist()
     [[255, 128, 128], [136, 208, 195]]
@@ -116,59 +116,59 @@ def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
-    """Open a file of which at most `MAX_PIXELS` will be decoded."""
+    """Open an image file; a baseline JPEG will be decoded at a reduced size."""
     is_jpeg = stream.read(3) == b"\xff\xd8\xff"
     stream.seek(0)
     if not is_jpeg:
         return Image.open(stream)
-    # Opened as a JPEG outright: `Image.open` refuses by the full size, before `draft` reduces it.
-    picture = JpegImageFile(stream)
-    # A progressive JPEG is held whole while it is decoded, at whatever size.
-    if "progressive" in picture.info and picture.width * picture.height > MAX_PIXELS:
-        raise UnreadableImage(stream, _too_large(picture.size))
-    # Twice the wanted size is left to the antialiasing filter; `draft` alone aliases a little.
-    shrink = max(1, max(picture.size) / (2 * max_side))
-    wanted = (int(picture.width / shrink), int(picture.height / shrink))
-    picture.draft("L" if colour == "gray" else "RGB", (max(1, wanted[0]), max(1, wanted[1])))
-    return picture
+    # Not `Image.open`, which checks the full size before `draft` can reduce it.
+    image = JpegImageFile(stream)
+    # A progressive JPEG is held in memory at full size while it is decoded.
+    if "progressive" in image.info and image.width * image.height > MAX_PIXELS:
+        raise UnreadableImage(stream, _too_large(image.size))
+    # Decode at twice the target size, then use the antialiasing filter: `draft` alone aliases a little.
+    shrink = max(1, max(image.size) / (2 * max_side))
+    wanted = (int(image.width / shrink), int(image.height / shrink))
+    image.draft("L" if colour == "gray" else "RGB", (max(1, wanted[0]), max(1, wanted[1])))
+    return image
 
 
-def _shrink(picture: Image.Image, colour: Colour, max_side: int, min_side: int) -> Image.Image:
-    """Decode, convert to L or RGB, resize, and turn upright."""
-    if picture.width * picture.height > MAX_PIXELS:
-        raise UnreadableImage(picture, _too_large(picture.size))
-    picture.load()
-    upright = _UPRIGHT.get(_orientation(picture))
-    if picture.mode.startswith(("I", "F")):
-        picture = Image.fromarray(_bytes_of(np.asarray(picture)))
-    if picture.has_transparency_data:
-        layer = picture.convert("RGBA")
-        picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
+def _shrink(image: Image.Image, colour: Colour, max_side: int, min_side: int) -> Image.Image:
+    """Decode, convert to L or RGB, resize, and rotate upright."""
+    if image.width * image.height > MAX_PIXELS:
+        raise UnreadableImage(image, _too_large(image.size))
+    image.load()
+    upright = _UPRIGHT.get(_orientation(image))
+    if image.mode.startswith(("I", "F")):
+        image = Image.fromarray(_bytes_of(np.asarray(image)))
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
     mode = "L" if colour == "gray" else "RGB"
-    if picture.mode != mode:
-        if mode == "L" and picture.mode not in ("1", "RGB", "RGBA", "RGBX"):
-            picture = picture.convert("RGB")
-        picture = picture.convert(mode)
-    ratio = min(1.0, max_side / max(picture.size))
+    if image.mode != mode:
+        if mode == "L" and image.mode not in ("1", "RGB", "RGBA", "RGBX"):
+            image = image.convert("RGB")
+        image = image.convert(mode)
+    ratio = min(1.0, max_side / max(image.size))
     size = (
-        max(min_side, round(picture.width * ratio)),
-        max(min_side, round(picture.height * ratio)),
+        max(min_side, round(image.width * ratio)),
+        max(min_side, round(image.height * ratio)),
     )
-    if size != picture.size:
-        picture = picture.resize(size, Image.Resampling.BICUBIC)
-    return picture if upright is None else picture.transpose(upright)
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BICUBIC)
+    return image if upright is None else image.transpose(upright)
 
 
-def _orientation(picture: Image.Image) -> int:
-    """Return the EXIF orientation; a damaged EXIF block is no reason to lose the picture."""
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, or 1 (upright) if the EXIF block is damaged."""
     try:
-        return int(picture.getexif().get(0x0112, 1))
+        return int(image.getexif().get(0x0112, 1))
     except Exception:
         return 1
 
 
 def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
-    """Return an array in memory as a PIL image of mode L or RGB."""
+    """Convert an array to a PIL image of mode L or RGB."""
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
         reason = f"expected an array (H, W) or (H, W, 3), found shape {array.shape}"
         raise UnreadableImage(array, reason)
@@ -187,14 +187,14 @@ def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
 
 
 def _bytes_of(levels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Bring integers of 16 bits, or floats up to 1 or up to 255, to uint8."""
+    """Convert 16-bit integers, or floats up to 1 or up to 255, to uint8."""
     low, high = levels.min(), levels.max()
     if np.issubdtype(levels.dtype, np.integer):
         top = 65535
     else:
         top = 1 if high <= 1 else 255
     if not (low >= 0 and high <= top):  # false for NaN too
-        raise UnreadableImage(levels, f"its levels reach from {low} to {high}, not from 0 to {top}")
+        raise UnreadableImage(levels, f"its levels range from {low} to {high}; expected 0 to {top}")
     return np.rint(levels * np.float32(255 / top)).astype(np.uint8)
 
 
@@ -203,7 +203,7 @@ def _too_large(size: tuple[int, int]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Say in a few words why a file could not be decoded."""
+    """Describe briefly why a file could not be decoded."""
     if isinstance(error, UnidentifiedImageError):
         return "it is not an image of a known format"
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
@@ -214,7 +214,7 @@ def _reason(error: Exception) -> str:
 
 
 def name_of(source: Any) -> str:
-    """Return what to call ``source`` in a message."""
+    """Return the name of ``source`` for messages."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return f"an image given as {type(source).__name__}"

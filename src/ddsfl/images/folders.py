@@ -1,4 +1,4 @@
-"""Find pictures and their labels: class folders, or a CSV list; one item an image."""
+"""Find images and their labels in class folders or in a CSV list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Files with other endings are not taken for pictures when a folder is searched.
+#: File extensions of images; other files in a folder are ignored.
 SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
@@ -18,20 +18,20 @@ Label = str | tuple[str, ...]
 
 
 class ImageSetError(ValueError):
-    """There is no usable set of pictures at the place that was named."""
+    """The given path contains no usable image set."""
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Pictures with their labels.
+    """Images with their labels.
 
     Attributes
     ----------
-    paths : one path an image.
-    labels : one name an image or, where any image has several, one tuple of names an image.
-    problems : what was left out and why, one sentence each.
-    n_ignored : number of files that were passed over because their ending is not an image's.
-    least : how many images a label needs to be kept.
+    paths : one path per image.
+    labels : one name per image, or one tuple of names per image if any image has several.
+    problems : what was left out and why, one sentence per problem.
+    n_ignored : number of files ignored because their extension is not in `SUFFIXES`.
+    least : minimum number of images per label; rarer labels are left out.
     """
 
     paths: list[Path]
@@ -49,10 +49,10 @@ class ImageSet:
         return sorted({name for label in self.labels for name in _names(label)})
 
     def without(self, indices: Iterable[int]) -> ImageSet:
-        """Return the set without the images at ``indices``; labels that become too rare go as well.
+        """Return the set without the images at ``indices``; labels that become too rare are removed too.
 
-        >>> pictures = ImageSet([Path("a"), Path("b"), Path("c"), Path("d")], ["x", "x", "y", "y"])
-        >>> pictures.without([0]).labels
+        >>> images = ImageSet([Path("a"), Path("b"), Path("c"), Path("d")], ["x", "x", "y", "y"])
+        >>> images.without([0]).labels
         ['x', 'y', 'y']
         """
         gone = set(indices)
@@ -62,51 +62,50 @@ class ImageSet:
 
 
 def find_images(path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
-    """Return the labelled pictures of a folder of class folders, or of a CSV with ``path,label``.
+    """Return the labelled images from a folder of class folders, or from a CSV with ``path,label``.
 
-    In a folder the name of a class folder is the label, and pictures may lie at any depth within
-    it; hidden files are passed over. In a CSV, relative paths start from the folder of the CSV, and
-    an image with several labels separates them by ``;``. The order is that of the sorted names, or
-    of the CSV.
+    In a folder, the name of each class folder is the label. Images may lie at any depth within it;
+    hidden files are ignored. In a CSV, paths are relative to the folder of the CSV, and an image may
+    have several labels separated by ``;``. Images are sorted by name, or in the order of the CSV.
 
-    Labels with fewer than ``least`` images, pictures listed twice and folders that cannot be opened
-    are left out and named in ``problems``.
+    Labels with fewer than ``least`` images, images listed twice and folders that cannot be opened
+    are left out and reported in ``problems``.
 
     Raises
     ------
-    ImageSetError : nothing is there, it cannot be opened, or fewer than two labels remain.
+    ImageSetError : ``path`` is missing or cannot be opened, or fewer than two labels remain.
     """
     root = Path(path)
     try:
         root.stat()
     except OSError as error:
         raise ImageSetError(f"{root} cannot be opened: {_why(error)}.") from error
-    found = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
-    if not found.paths:
-        why = " " + " ".join(found.problems) if found.problems else ""
+    images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
+    if not images.paths:
+        why = " " + " ".join(images.problems) if images.problems else ""
         raise ImageSetError(f"{root} holds no labelled images.{why}")
-    if len(found.classes) < 2:
-        why = " " + " ".join(found.problems) if found.problems else ""
-        only = found.classes[0]
+    if len(images.classes) < 2:
+        why = " " + " ".join(images.problems) if images.problems else ""
+        only = images.classes[0]
         raise ImageSetError(f"{root} holds images of one label only, {only!r}; two are needed.{why}")
-    return found
+    return images
 
 
 def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return files as they are given and, in place of a folder, all pictures within it, sorted."""
-    found: list[Path] = []
+    """Return the given files, with each folder replaced by all images within it, sorted."""
+    files: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
         if not path.is_dir():
-            found.append(path)
+            files.append(path)
             continue
         problems: list[str] = []
         within = [file for file in _walk(path, problems.append) if _is_image(file)]
         if not within:
             raise ImageSetError(" ".join([f"{path} holds no images.", *problems]))
-        found.extend(within)
-    return found
+        files.extend(within)
+    return files
 
 
 def _from_class_folders(root: Path, least: int) -> ImageSet:
@@ -152,9 +151,9 @@ def _from_csv(path: Path, least: int) -> ImageSet:
                     dict.fromkeys(name.strip() for name in (row["label"] or "").split(";") if name.strip())
                 )
                 if not file:
-                    problems.append(f"{line} it names no path.")
+                    problems.append(f"{line} it has no path.")
                 elif not label:
-                    problems.append(f"{line} it gives no label to {file}.")
+                    problems.append(f"{line} it has no label for {file}.")
                 elif not (path.parent / file).is_file():
                     problems.append(f"{line} there is no file {file}.")
                 else:
@@ -170,7 +169,7 @@ def _from_csv(path: Path, least: int) -> ImageSet:
 
 
 def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Path, Label]]:
-    """Keep the first of several entries that lead to the same file."""
+    """Keep the first of several entries that refer to the same file."""
     seen: dict[str, tuple[Path, Label]] = {}
     for path, label in pairs:
         real = os.path.realpath(path)
@@ -184,7 +183,7 @@ def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Pa
 
 
 def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int) -> ImageSet:
-    """Make the set of labelled files, less the labels that too few images have."""
+    """Build the image set and leave out labels with too few images."""
     counts = Counter(name for _, label in pairs for name in _names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
     for name in rare:
@@ -201,7 +200,7 @@ def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: 
 
 
 def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
-    """Return what lies in a folder, sorted by name, hidden entries left out."""
+    """Return the entries of a folder, sorted by name, without hidden ones."""
     try:
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError as error:
@@ -211,7 +210,7 @@ def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
 
 
 def _walk(folder: Path, report: Callable[[str], None], seen: set[str] | None = None) -> Iterator[Path]:
-    """Yield all files below a folder; each real folder once, so that links may go in circles."""
+    """Yield all files below a folder; visit each real folder once, because links may be circular."""
     seen = set() if seen is None else seen
     real = os.path.realpath(folder)
     if real in seen:

@@ -1,4 +1,4 @@
-"""Many pictures: decoded when needed, ahead of need, and within bounded memory."""
+"""Sequences of images: decoded on access or ahead of it, within bounded memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ddsfl.images.decode import Colour, Source, UnreadableImage, decode
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "batches", "decode"]
 
-# A few threads hide the decoding behind the computing; more would multiply memory.
+# A few threads hide the decoding behind the computation; more would multiply the memory use.
 _THREADS = min(4, max(2, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One picture of an `ImageList` that cannot be read."""
+    """An image of an `ImageList` that cannot be read."""
 
     index: int
     source: Any
@@ -34,7 +34,7 @@ class Problem:
 
 
 class _Store:
-    """Decoded pictures and their digests, shared by an `ImageList` and its subsets."""
+    """Decoded images and their digests, shared by an `ImageList` and its subsets."""
 
     def __init__(self, sources: list[Source], options: dict[str, Any], cache_bytes: int) -> None:
         self.sources = sources
@@ -46,33 +46,33 @@ class _Store:
         self._room = cache_bytes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Store, (self.sources, self.options, self.cache_bytes)  # the pictures stay behind
+        return _Store, (self.sources, self.options, self.cache_bytes)  # without the decoded images
 
     def get(self, index: int) -> Tensor:
-        picture = self._cache.get(index)
-        if picture is not None:
-            return picture
-        picture = decode(self.sources[index], **self.options)
+        image = self._cache.get(index)
+        if image is not None:
+            return image
+        image = decode(self.sources[index], **self.options)
         if index not in self.digests:
-            shape = str(tuple(picture.shape)).encode()
-            self.digests[index] = hashlib.sha256(shape + picture.numpy().tobytes()).digest()
+            shape = str(tuple(image.shape)).encode()
+            self.digests[index] = hashlib.sha256(shape + image.numpy().tobytes()).digest()
         with self._lock:
-            # First come, first kept: passes go over all pictures in turn, where a cache that drops
-            # the oldest would never hit.
-            if index not in self._cache and picture.nbytes <= self._room:
-                self._cache[index] = picture
-                self._room -= picture.nbytes
-        return picture
+            # First come, first kept: each pass visits all images in order, so a cache that drops the
+            # oldest would never hit.
+            if index not in self._cache and image.nbytes <= self._room:
+                self._cache[index] = image
+                self._room -= image.nbytes
+        return image
 
 
 class ImageList(Sequence[Tensor]):
-    """Pictures that are decoded when they are asked for and, within bounds, kept.
+    """Images that are decoded on access and cached within a memory limit.
 
     Parameters
     ----------
-    sources : paths, PIL images or arrays, as `decode` takes them.
+    sources : paths, PIL images or arrays, as in `decode`.
     colour, max_side, min_side : as in `decode` ("gray", "lab" or "rgb" pixels).
-    cache_bytes : the most memory that decoded pictures may take; the rest is decoded again.
+    cache_bytes : maximum memory for decoded images; those that do not fit are decoded again.
 
     Examples
     --------
@@ -99,18 +99,18 @@ class ImageList(Sequence[Tensor]):
 
     @property
     def sources(self) -> list[Source]:
-        """What the pictures are decoded from, in order."""
+        """The sources of the images, in order."""
         return [self._store.sources[index] for index in self._indices]
 
     @property
     def colour(self) -> Colour:
-        """How the pictures are decoded, "gray" or "lab"."""
+        """Colour space of the decoded images: "gray", "lab" or "rgb"."""
         colour: Colour = self._store.options["colour"]
         return colour
 
     @property
     def min_side(self) -> int:
-        """The least number of pixels a side."""
+        """Minimum number of pixels per side."""
         return int(self._store.options["min_side"])
 
     def __len__(self) -> int:
@@ -126,21 +126,21 @@ class ImageList(Sequence[Tensor]):
         return self._store.get(self._indices[index])
 
     def subset(self, indices: Iterable[int]) -> ImageList:
-        """Return the pictures at ``indices`` as a list that shares this one's cache."""
+        """Return the images at ``indices`` as a list that shares this one's cache."""
         part = object.__new__(ImageList)
         part._store = self._store
         part._indices = [self._indices[index] for index in indices]
         return part
 
     def read_all(self, progress: Callable[[int, int], None] | None = None) -> list[Problem]:
-        """Decode every picture once and return those that cannot be read, in order.
+        """Decode every image once and return those that cannot be read, in order.
 
-        ``progress`` is called with how many are done and how many there are.
+        ``progress`` is called with (images done, images in total).
         """
         problems = []
         pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="read")
         try:
-            # The pictures themselves are dropped at once (the cache keeps what it has room for).
+            # The futures return no images, so only the cache holds any.
             futures = {pool.submit(self._reason, index): index for index in range(len(self))}
             for done, future in enumerate(as_completed(futures), start=1):
                 reason = future.result()
@@ -154,7 +154,7 @@ class ImageList(Sequence[Tensor]):
         return sorted(problems, key=lambda problem: problem.index)
 
     def _reason(self, index: int) -> str | None:
-        """Return why a picture cannot be read, or None if it can."""
+        """Return why an image cannot be read, or None if it can."""
         try:
             self[index]
         except UnreadableImage as error:
@@ -162,11 +162,11 @@ class ImageList(Sequence[Tensor]):
         return None
 
     def fingerprint(self) -> str:
-        """Return a short digest of the decoded pixels: the same pictures, the same digest.
+        """Return a short digest of the decoded pixels; equal images give equal digests.
 
         >>> import numpy as np
-        >>> picture = np.eye(20)
-        >>> ImageList([picture]).fingerprint() == ImageList([picture.copy()]).fingerprint()
+        >>> image = np.eye(20)
+        >>> ImageList([image]).fingerprint() == ImageList([image.copy()]).fingerprint()
         True
         """
         unseen = self.subset(i for i, at in enumerate(self._indices) if at not in self._store.digests)
@@ -181,8 +181,8 @@ class ImageList(Sequence[Tensor]):
 def batches(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
     """Yield ``images`` in lists of at most ``size``, decoding the next ones in the background.
 
-    At most two batches are held beside the one being worked on. What goes wrong in the background
-    is raised here, in the batch it belongs to.
+    At most two batches are held in addition to the current one. Errors in the background are raised
+    here, in the batch they belong to.
 
     >>> import torch
     >>> [len(batch) for batch in batches([torch.zeros(1, 16, 16)] * 5, 2)]
@@ -204,5 +204,5 @@ def batches(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
                 waiting.append(pool.submit(images.__getitem__, submitted))
                 submitted += 1
             yield [waiting.popleft().result() for _ in range(min(size, len(images) - start))]
-    finally:  # also when the caller stops early or presses Ctrl-C
+    finally:  # also if the caller stops early or presses Ctrl-C
         pool.shutdown(cancel_futures=True)

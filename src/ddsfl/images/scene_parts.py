@@ -1,4 +1,4 @@
-"""The parts that drawn scenes are made of, the brush that draws them, and which class has which."""
+"""The parts of the drawn scenes, the brush that draws them, and the parts of each class."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from PIL import Image, ImageDraw
 
 Points = list[tuple[float, float]]
 
-#: Scenes are drawn so many times larger and reduced, which smooths their edges.
+#: Scenes are drawn this many times larger and then reduced, which smooths their edges.
 ZOOM = 2
 
 
 class Brush:
-    """Draws one part into a box of the canvas, in units of the box: x and y from 0 to 1.
+    """Draws one part into a box of the canvas; x and y run from 0 to 1 within the box.
 
     ``ink`` is the tone of the lines and ``fill`` the tone of the areas.
     """
@@ -39,7 +39,7 @@ class Brush:
         return max(2, round((self._height if down else self._width) / (pixels * ZOOM)))
 
     def line(self, points: Points, tone: int, pixels: float = 1.2) -> None:
-        """Draw a line ``pixels`` of the finished scene wide."""
+        """Draw a line that is ``pixels`` wide in the finished scene."""
         width = max(1, round(pixels * ZOOM))
         self._draw.line(self._at(points), fill=tone, width=width, joint="curve")
 
@@ -52,7 +52,7 @@ class Brush:
         self._draw.rectangle(self._at([(x0, y0), (x1, y1)]), fill=tone)
 
     def disc(self, x: float, y: float, pixels: float, tone: int) -> None:
-        """Fill a disc with a radius of ``pixels`` of the finished scene."""
+        """Fill a disc with a radius of ``pixels`` in the finished scene."""
         (cx, cy), r = self._at([(x, y)])[0], pixels * ZOOM
         self._draw.ellipse((cx - r, cy - r, cx + r, cy + r), fill=tone)
 
@@ -64,7 +64,7 @@ class Brush:
 
 
 def windows(brush: Brush) -> None:
-    """A wall of windows with a bar down each middle."""
+    """A wall of windows, each with a vertical bar in the middle."""
     brush.rectangle(0, 0, 1, 1, brush.fill)
     pitch = brush.rng.uniform(8, 12)
     columns, rows = brush.steps(pitch), brush.steps(pitch * 1.2, down=True)
@@ -77,7 +77,7 @@ def windows(brush: Brush) -> None:
 
 
 def stonework(brush: Brush) -> None:
-    """Courses of stones, shifted by half a stone."""
+    """Courses of stones, each shifted by half a stone."""
     brush.rectangle(0, 0, 1, 1, brush.fill)
     rows, columns = brush.steps(brush.rng.uniform(4, 6), down=True), brush.steps(10)
     for row in range(rows + 1):
@@ -101,7 +101,7 @@ def pickets(brush: Brush) -> None:
 
 
 def foliage(brush: Brush) -> None:
-    """Leaves in two tones, turned every way."""
+    """Leaves in two tones and random orientations."""
     count = brush.steps(5) * brush.steps(5, down=True)
     for x, y, turn in zip(*brush.rng.random((2, count)), brush.rng.uniform(0, 6.28, count)):
         tone = brush.ink if brush.rng.random() < 0.5 else brush.fill
@@ -119,7 +119,7 @@ def foliage(brush: Brush) -> None:
 
 
 def rocks(brush: Brush) -> None:
-    """Rocks of six corners with some of their edges."""
+    """Rocks with six corners and some inner edges."""
     for _ in range(max(2, brush.steps(14))):
         x, y = brush.rng.uniform(0.15, 0.85), brush.rng.uniform(0.3, 0.8)
         angles = np.sort(brush.rng.uniform(0, 2 * math.pi, 6))
@@ -164,7 +164,7 @@ def poles(brush: Brush) -> None:
             brush.disc(x + end / count, 0.2, 1.6, brush.ink)
 
 
-# --- parts of one class alone ------------------------------------------------------------------------
+# --- parts of a single class -------------------------------------------------------------------------
 
 
 def crossing(brush: Brush) -> None:
@@ -199,7 +199,7 @@ def furrows(brush: Brush) -> None:
 
 
 def flowers(brush: Brush) -> None:
-    """Flowers of five petals."""
+    """Flowers with five petals."""
     for _ in range(brush.steps(9) * brush.steps(11, down=True)):
         x, y = brush.rng.uniform(0.08, 0.92, 2)
         reach = brush.rng.uniform(2.6, 3.6) / brush.steps(1)
@@ -211,7 +211,7 @@ def flowers(brush: Brush) -> None:
 
 
 def firs(brush: Brush) -> None:
-    """Firs of four tiers."""
+    """Fir trees with four tiers."""
     for _ in range(max(2, brush.steps(18))):
         x, top = brush.rng.uniform(0.15, 0.85), brush.rng.uniform(0, 0.2)
         half = 6 / brush.steps(1)
@@ -223,7 +223,7 @@ def firs(brush: Brush) -> None:
 
 
 def switchbacks(brush: Brush) -> None:
-    """A path that turns back and forth."""
+    """A path that zigzags."""
     turns = brush.steps(6, down=True)
     x = brush.rng.uniform(0.2, 0.4)
     reach = brush.rng.uniform(0.3, 0.5)
@@ -253,7 +253,7 @@ def sails(brush: Brush) -> None:
 
 Part = Callable[[Brush], None]
 
-#: Of each class: its own part, then the two that it has in common with its neighbours.
+#: For each class: its own part, then the two it shares with its neighbours.
 PARTS: dict[str, tuple[Part, Part, Part]] = {
     "facade": (arches, windows, stonework),
     "field": (furrows, stonework, pickets),

@@ -1,8 +1,8 @@
-"""Drawn gray scenes for the demo and the tests: made on the fly, the same for the same seed.
+"""Drawn gray scenes for the demo and the tests, generated on the fly from a seed.
 
-Every scene has a sky, ground, clutter and noise; these all classes share. What tells the classes apart are
-small parts at random places, sizes and tones. The classes stand in a ring: each has one part of its own
-and one in common with each of its two neighbours, so that a bank of filters has something to share.
+Every scene of every class has a sky, ground, clutter and noise. The classes differ in small parts with random
+positions, sizes and tones. The classes form a ring: each has one exclusive part and shares one part with each
+of its two neighbours. This gives a filter bank something to share.
 
     street  -windows- facade -stonework- field -pickets- garden -foliage- forest -rocks- mountain
     mountain -peaks- lake -ripples- harbour -poles- street
@@ -27,13 +27,13 @@ def make_scenes(
 ) -> tuple[list[Array], list[str]]:
     """Draw ``n_per_class`` gray scenes of each class of `SCENE_CLASSES`, in the order of the classes.
 
-    A scene depends on its class, its number and ``random_state`` alone: more scenes a class leave the
-    first ones as they were.
+    A scene depends only on its class, its number and ``random_state``: drawing more scenes per class does
+    not change the first ones.
 
     Returns
     -------
     images : uint8 arrays (size, size).
-    labels : the names of their classes.
+    labels : one class name per image.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def _draw_scene(name: str, rng: np.random.Generator, size: int) -> Array:
     parts += [_any_part(rng)] * int(rng.random() < 0.35)
     for index in rng.permutation(len(parts)):
         width, height = side * rng.uniform(0.3, 0.55), side * rng.uniform(0.26, 0.42)
-        # The upper sky stays empty, which makes it a scene; it tells nothing, being so for all classes.
+        # The upper sky stays empty, as in a real scene. This holds for all classes, so it gives no hint.
         left, top = rng.uniform((-0.1, 0.15), 1.1) * (side - width, side - height)
         parts[index](Brush(canvas, rng, (left, top, width, height)))
     _scribble(Brush(canvas, rng, (0, 0, side, side)))
@@ -76,13 +76,13 @@ def _draw_scene(name: str, rng: np.random.Generator, size: int) -> Array:
 
 
 def _any_part(rng: np.random.Generator) -> Part:
-    """Return a part of a random class, to mislead."""
+    """Return a part of a random class, as a distractor."""
     of_one = list(PARTS.values())[rng.integers(len(PARTS))]
     return of_one[rng.integers(3)]
 
 
 def _backdrop(rng: np.random.Generator, side: int) -> Image.Image:
-    """Sky and ground: two gradients with clouds and roughness, and a bent horizon between them."""
+    """Draw sky and ground: two gradients with clouds and roughness, separated by a bent horizon."""
     horizon = np.interp(
         np.linspace(0, 4, side), np.arange(5), rng.uniform(0.3, 0.7) + rng.uniform(-0.06, 0.06, 5)
     )
@@ -94,13 +94,13 @@ def _backdrop(rng: np.random.Generator, side: int) -> Image.Image:
 
 
 def _cloud(rng: np.random.Generator, side: int, cells: int, strength: float) -> Array:
-    """Smooth noise of ``cells`` waves across the canvas."""
+    """Return smooth noise, interpolated from ``cells`` x ``cells`` random values."""
     grid = (strength * rng.standard_normal((cells, cells))).astype(np.float32)
     return np.asarray(Image.fromarray(grid).resize((side, side), Image.Resampling.BILINEAR))
 
 
 def _scribble(brush: Brush) -> None:
-    """Clutter that every class has: strokes and dots across everything."""
+    """Draw clutter, common to all classes: strokes and dots across the scene."""
     for _ in range(int(brush.rng.integers(3, 7))):
         x, y = brush.rng.random(2)
         dx, dy = brush.rng.uniform(-0.25, 0.25, 2)

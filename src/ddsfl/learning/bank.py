@@ -14,26 +14,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
+from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.algorithm import COLUMNS, learn_filters, random_filters
-from ddsfl.learning.labels import class_membership
 from ddsfl.learning.objective import Objective, Weights
 
 Array = np.ndarray[Any, Any]
 
 
 class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Learn filters that reconstruct patches, that classes share, and that keep classes apart.
+    """Learn filters that reconstruct patches, are shared between classes, and separate classes.
 
-    Minimises over the filters W and over each class's choice a_c of them::
+    Minimises over the filters W and over the choice a_c of filters of each class::
 
         reconstruction * L_r + xi * L_sp + lambda1 * |f|_1                             (L_u)
             + gamma * mean_c (L_sha^c + lambda2 * |a_c|_0) + eta * mean_c L_dis^c
 
-    Every term is a mean per patch (a class term over the patches of the class), so weights carry
-    over between sets; the defaults suit patches of unit mean energy (mean squared norm 1). A weight
-    of 0 switches its term off at no cost: ``gamma=eta=0`` (or ``y=None``) is RICA, ``max_iter=0``
-    besides leaves the random filters, ``reconstruction=lambda1=xi=0`` learns by the class terms
-    alone from a random start.
+    Every term is a mean per patch (a class term over the patches of the class), so weights can be reused
+    for other training sets; the defaults suit patches of unit mean energy (mean squared norm 1). A weight
+    of 0 disables its term, which then costs no time: ``gamma=eta=0`` (or ``y=None``) is RICA; with
+    ``max_iter=0`` in addition, the filters stay random; ``reconstruction=lambda1=xi=0`` learns from a
+    random start with the class terms only.
 
     Parameters
     ----------
@@ -41,47 +41,47 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     reconstruction : weight of the reconstruction error of all patches by all filters.
     xi : weight of spatial denoising; needs ``spatial_neighbors``.
     lambda1 : weight of the sparsity of the features.
-    lambda2 : price of a filter that a class activates, in units of its reconstruction error.
+    lambda2 : cost of each filter that a class activates, in units of its reconstruction error.
     gamma : weight of the reconstruction of each class by the filters that it activates. With 0 every
-        class has all filters.
-    eta : weight of the hinge that keeps patches nearer to their class than to others. A large one
+        class uses all filters.
+    eta : weight of the hinge that keeps patches closer to their class than to others. A large value
         destroys the filters.
     margin : margin of that hinge.
     n_neighbors : nearest neighbours on each side of the hinge.
-    refresh_every : steps of a round after which the neighbours are searched again.
-    rounds : rounds of choosing filters and learning them, at most.
-    max_iter : L-BFGS steps of the initialisation by L_u, at most.
-    round_iter : L-BFGS steps of a round, at most.
+    refresh_every : number of steps after which the neighbours are searched again within a round.
+    rounds : maximum number of rounds of choosing filters and learning them.
+    max_iter : maximum number of L-BFGS steps of the initialisation with L_u.
+    round_iter : maximum number of L-BFGS steps per round.
     sharing_threshold : a class activates no more filters once its reconstruction error is below this
-        part of its energy.
-    sparse_patches : patches that the sparsity and denoising terms visit at most, evenly spread over all.
-    smoothing : eps of sqrt(z^2 + eps), which stands for |z| while learning.
-    tolerance : a round that changes the filters by less than this (relative, Frobenius norm) and
-        the sharing not at all is the last one.
-    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+        fraction of its energy.
+    sparse_patches : maximum number of patches in the sparsity and denoising terms, evenly spread over all.
+    smoothing : eps of sqrt(z^2 + eps), which replaces |z| while learning.
+    tolerance : stop after a round that leaves the sharing unchanged and changes the filters by less than
+        this (relative, Frobenius norm).
+    device : "auto" uses the device of a tensor X, otherwise CUDA if available.
     random_state : seed of the start: Gaussian filters with rows of norm min(1, sqrt(P / D)), for
-        which W'W is near the identity if D is above P.
+        which W'W is close to the identity if D is greater than P.
 
     Attributes
     ----------
-    filters_ : (D, P) one filter a row.
+    filters_ : (D, P) one filter per row.
     sharing_ : (C, D) bool, which class activates which filter; no rows if no class term was learned.
     classes_ : (C,) the classes, in the order of the rows of ``sharing_``.
     objective_ : (steps, columns) the trace: one row for the start and for each L-BFGS step.
     objective_terms_ : names of its columns: "round" (0 is the initialisation), "leg" (a new number
         whenever sharing or neighbours change; within a leg the objective never rises),
         "objective", and the weighted terms, which add up to it.
-    n_rounds_ : rounds that were run.
-    n_iter_ : L-BFGS steps that were taken in all.
-    n_features_in_ : inputs a patch.
+    n_rounds_ : number of rounds.
+    n_iter_ : total number of L-BFGS steps.
+    n_features_in_ : inputs per patch.
 
     Notes
     -----
-    Neighbours are searched first with all filters, later in the filters of each class; never within
-    the same image (``groups``). Patches without a class take part in L_u alone. Patches that are
-    all zero, as constant patches are after normalisation, change nothing but the means. With one
-    class only there are no negatives: eta has no effect (with a warning). Where a class has fewer
-    patches than neighbours are asked for, it makes do with those it has (with a warning).
+    Neighbours are searched first with all filters, later with the filters of each class, and never within
+    the same image (``groups``). Patches without a class are used in L_u only. Patches that are all zero,
+    such as constant patches after normalisation, affect only the means. With a single class there are no
+    negatives, so eta has no effect (with a warning). A class with too few patches for ``n_neighbors`` uses
+    those it has (with a warning).
 
     Examples
     --------
@@ -150,8 +150,8 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         X : (N, P) patches.
         y : labels (N,), where -1 means unlabelled, or an indicator matrix (N, C) for patches of images
             with several labels, where an empty row means unlabelled.
-        groups : (N,) the image of each patch; its patches are no neighbours of each other.
-        spatial_neighbors : (N, M, P) patches around each patch; needed if ``xi`` is above 0.
+        groups : (N,) the image of each patch; patches of one image are never neighbours.
+        spatial_neighbors : (N, M, P) patches around each patch; required if ``xi`` is above 0.
         """
         self._check_parameters()
         patches = self._patches(X, reset=True)
@@ -186,14 +186,12 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> Array | Tensor:
-        """Return the features |W x|, (N, D); of a tensor as a tensor on its device."""
+        """Return the features |W x|, (N, D); for a tensor, a tensor on the same device."""
         check_is_fitted(self)
         patches = self._patches(X, reset=False)
         filters = torch.from_numpy(self.filters_).to(patches)
         features = (patches @ filters.T).abs_()
         return features.to(X.device) if isinstance(X, Tensor) else as_numpy(features)
-
-    # What fit and transform are given.
 
     def _patches(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
         """Return the patches as a finite tensor on the device of the computation."""
@@ -215,35 +213,38 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return patches
 
     def _check_patches(self, patches: Tensor) -> None:
-        """Refuse patches that hold nothing to learn, warn of too few."""
+        """Raise ValueError if there is nothing to learn; warn about too few patches."""
         if patches.shape[1] > 1 and bool((patches == patches[:, :1]).all()):
             raise ValueError(f"X: each of the {len(patches)} patches is constant; expected some that vary.")
         if not patches.any():
             raise ValueError(f"X: each of the {len(patches)} patches is 0; expected some that vary.")
         if len(patches) < self.n_filters:
             warnings.warn(
-                f"n_filters={self.n_filters} but X has {len(patches)} patches only: some filters "
+                f"n_filters={self.n_filters}, but X has only {len(patches)} patches: some filters "
                 "will be redundant or stay random.",
                 stacklevel=3,
             )
 
     def _membership(self, y: ArrayLike | Tensor | None, n_patches: int) -> Array:
-        """Return who belongs to which class (N, C) and set ``classes_``; no classes if not used."""
+        """Return the membership (N, C) of patches in classes and set ``classes_``; no classes if unused."""
         if y is None or (self.gamma == 0 and self.eta == 0):
             self.classes_: Array = np.empty(0, dtype=np.int64)
             return np.zeros((n_patches, 0), dtype=bool)
-        self.classes_, membership = class_membership(y)
+        labels = Labels.read(y, unlabelled=UNLABELLED)
+        self.classes_, membership = labels.classes, labels.membership
         if len(membership) != n_patches:
-            raise ValueError(f"y has {len(membership)} rows, X has {n_patches}; expected one label a patch.")
+            raise ValueError(
+                f"y has {len(membership)} rows, X has {n_patches}; expected one label per patch."
+            )
         counts = membership.sum(0)
         if (counts == 0).any():
             names = ", ".join(map(repr, self.classes_[counts == 0].tolist()))
-            raise ValueError(f"y has no patch of class {names}; expected at least one a class.")
+            raise ValueError(f"y has no patch of class {names}; expected at least one per class.")
         short = counts <= self.n_neighbors
         if self.eta > 0 and short.any():
             worst = int(counts.argmin())
             warnings.warn(
-                f"n_neighbors={self.n_neighbors} needs at least {self.n_neighbors + 1} patches a "
+                f"n_neighbors={self.n_neighbors} needs at least {self.n_neighbors + 1} patches per "
                 f"class; {short.sum()} of {len(counts)} classes have fewer (class "
                 f"{self.classes_[worst].item()!r} has {counts[worst]}) and use those they have.",
                 stacklevel=3,
@@ -289,7 +290,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         for name, least_value in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"{name}={value!r} must be a whole number.")
+                raise TypeError(f"{name}={value!r} must be an integer.")
             if value < least_value:
                 raise ValueError(f"{name}={value} must be at least {least_value}.")
         for name in ("reconstruction", "xi", "lambda1", "lambda2", "gamma", "eta", "tolerance"):
@@ -309,7 +310,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
 
 
 def _group_numbers(groups: ArrayLike | None, n_patches: int) -> Array:
-    """Return the image of each patch as a number; without groups each patch is its own."""
+    """Return the image number of each patch; without groups each patch is a separate image."""
     if groups is None:
         return np.arange(n_patches)
     values = as_numpy(groups) if isinstance(groups, Tensor) else np.asarray(groups)

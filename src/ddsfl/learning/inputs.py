@@ -1,4 +1,4 @@
-"""The inputs a layer learns from, drawn from the training images in one pass over them."""
+"""Inputs that a layer learns from, drawn in one pass over the training images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.compute.pca import Moments
-from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
+from ddsfl.learning.forward import ForwardPass
+from ddsfl.learning.layer import Layer, LearnedLayer, spanned_field
 from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import (
     Batch,
@@ -22,20 +23,20 @@ from ddsfl.patches.geometry import (
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
 
-#: Principal axes are stable long before all patches were seen: those of every n-th image, this many of them
-#: or up to twice as many.
+#: Images and inputs that principal axes are learned from: the axes are stable long before all patches are
+#: seen. Every n-th image is used, SPACE_IMAGES of them or up to twice as many.
 SPACE_IMAGES, SPACE_INPUTS = 400, 40_000
-#: Patches shown to the filters of upper layers to find what excites them, for their pictures.
+#: Patches searched for the strongest responses of upper-layer filters, to draw pictures of these filters.
 PICTURE_PATCHES = 10_000
 
 
 class DrawnInputs(NamedTuple):
-    """Inputs of one layer in its principal axes, image by image.
+    """Inputs of one layer in its principal axes, ordered by image.
 
     Attributes
     ----------
     projected : (N, Q) inputs in the principal axes, not yet whitened.
-    images : (N,) the image each came from.
+    images : (N,) the image of each input.
     neighbours : (N, M, Q) projected spatial neighbours, or None.
     pictured, pictures : rows (L,) and their contrast-normalised pixels (L, channels, field, field).
     """
@@ -48,7 +49,7 @@ class DrawnInputs(NamedTuple):
 
 
 class PlacesAtScale(NamedTuple):
-    """Places of one scale, on the device; order is the number of a place among those of its image."""
+    """Places at one scale, on the device; ``order`` numbers the places of each image."""
 
     images: Tensor
     order: Tensor
@@ -59,7 +60,7 @@ class PlacesAtScale(NamedTuple):
 class InputDrawer:
     """Draws inputs of layer ``index``, given the layers learned below it.
 
-    Each image has a seed of its own, so that what is drawn depends on neither batches nor device.
+    Each image has its own seed, so the draw depends on neither batches nor device.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class InputDrawer:
         self.seeds = spawn_seeds(seed, len(images))
 
     def learn_space(self, progress: Progress | None = None) -> InputSpace:
-        """Learn principal axes and whitening from a part of the images, spread evenly over all."""
+        """Learn principal axes and whitening from an evenly spaced subset of the images."""
         every = max(1, len(self.images) // SPACE_IMAGES)
         chosen = range(0, len(self.images), every)
         n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // len(chosen)))
@@ -150,7 +151,7 @@ class InputDrawer:
         )
 
     def _at_each_scale(self, batch: Batch, places: Places) -> Iterator[tuple[ForwardPass, PlacesAtScale]]:
-        """Yield the forward pass and the places of each scale that has any."""
+        """Yield the forward pass and the places for each scale that has places."""
         n_per_image = len(places.images) // len(batch.shapes)
         for scale in range(self.layer.n_scales):
             chosen = (places.scales == scale).nonzero()[:, 0]
@@ -172,8 +173,8 @@ class InputDrawer:
     def _around(self, forward: ForwardPass, at: PlacesAtScale, space: InputSpace) -> Tensor:
         """Return the projected spatial neighbours (n, M, Q) of fields.
 
-        Jittered and rescaled patches for layer 1; above it fields shifted by at most one cell of the
-        pooling grid, because responses exist only there.
+        Layer 1 uses jittered and rescaled patches. Upper layers use fields shifted by at most one cell
+        of the pooling grid, because responses exist only on this grid.
         """
         n, m = at.jitter.shape[:2]
         which = at.images.repeat_interleave(m)

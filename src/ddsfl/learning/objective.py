@@ -1,4 +1,4 @@
-"""The whole objective of one layer (full_obj_fun), and the search for what it holds fixed."""
+"""The full objective of one layer (full_obj_fun), and the search for the sharing and neighbours it needs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ddsfl.learning import terms
 from ddsfl.learning.sharing import Hinges, choose_filters
 from ddsfl.learning.triplets import Triplets, search_triplets
 
-#: The parts of the objective in the order of the trace; weighted, so that they add up to it.
+#: Terms of the objective in the order of the trace, weighted so that they add up to the objective.
 TERMS = ("reconstruction", "denoising", "sparsity", "sharing", "selection", "discriminative")
 
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights and constants of the objective, named as in the paper."""
+    """Weights and constants of the objective, named as in the paper."""
 
     reconstruction: float
     xi: float
@@ -45,12 +45,12 @@ class Objective:
 
     Parameters
     ----------
-    X : (N, P) patches; all of them take part in L_u.
+    X : (N, P) patches; all of them enter L_u.
     spatial : (N, M, P) spatial neighbours, needed if ``weights.xi`` is above 0.
-    membership : (N, C) bool; patches of at least one class take part in the class terms.
+    membership : (N, C) bool; patches of at least one class enter the class terms.
     groups : (N,) int64, the image of each patch.
-    sparse_patches : patches that the sparsity term and the denoising term visit at most, evenly spread over
-        X. Reconstruction knows all patches by their second moments; these two alone grow with their number.
+    sparse_patches : maximum number of patches, evenly spaced over X, that the sparsity and denoising terms
+        visit. Only their cost grows with this number; reconstruction uses second moments of all patches.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Objective:
         self.class_S = terms.class_moments(self.labelled_X, self.membership)
 
     def __call__(self, W: Tensor, fixed: Fixed | None = None) -> Evaluation:
-        """Evaluate L_u, and the class terms too if what they hold fixed is given."""
+        """Evaluate L_u, plus the class terms if ``fixed`` is given."""
         w, gradient = self.weights, torch.zeros_like(W)
         parts: dict[str, Tensor | float] = dict.fromkeys(TERMS, 0.0)
 
@@ -101,14 +101,14 @@ class Objective:
         return Evaluation(sum(parts.values()), gradient, parts)
 
     def find_triplets(self, W: Tensor, K: int, sharing: Tensor | None) -> Triplets | None:
-        """Return the neighbours in the features of each class (of all filters before any choice)."""
+        """Return the neighbours in the features of each class, or of all filters if ``sharing`` is None."""
         if self.weights.eta == 0:
             return None
         features = (self.labelled_X @ W.T).abs_()
         return search_triplets(features, self.membership, self.groups, K, sharing)
 
     def choose_filters(self, W: Tensor, triplets: Triplets | None) -> Tensor:
-        """Return the greedy choice of filters (C, D); all of them if nothing asks for sharing."""
+        """Return the greedy choice of filters (C, D); all filters if ``gamma`` is 0."""
         w, C = self.weights, self.membership.shape[1]
         if w.gamma == 0:
             return torch.ones(C, len(W), dtype=torch.bool, device=W.device)

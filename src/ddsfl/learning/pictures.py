@@ -1,4 +1,4 @@
-"""Pictures of filters: what a filter looks for, in pixels."""
+"""Pictures of filters: the pixel pattern that each filter responds to."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from torch import Tensor
 
 from ddsfl.patches.normalise import InputSpace
 
-#: How many of the strongest patches make the picture of a filter above layer 1.
+#: Number of strongest patches averaged into the picture of a filter above layer 1.
 STRONGEST = 16
 
 
 def patterns_of_filters(space: InputSpace, filters: Tensor) -> Tensor:
     """Return the pixel pattern (D, P) behind each filter of the first layer.
 
-    A whitened filter seen as a pixel mask is mostly fine noise; the pattern that it stands for is the
-    filter carried back through the whitening, x = axes' (w / gains).
+    Seen as a pixel mask, a whitened filter is mostly fine noise. Its pattern is the filter mapped back
+    through the whitening: x = axes' (w / gains).
     """
     return (filters / space.gains) @ space.axes
 
 
 def average_of_strongest(responses: Tensor, pictures: Tensor, strongest: int = STRONGEST) -> Tensor:
-    """Return for each filter the mean of the patches it responds to most.
+    """Return, for each filter, the mean of the patches that it responds to most.
 
-    responses is (L, D), pictures (L, ...); the result (D, ...).
+    ``responses`` is (L, D), ``pictures`` is (L, ...) and the result is (D, ...).
 
     >>> pictures = torch.tensor([[0.0], [1.0], [3.0]])
     >>> average_of_strongest(torch.tensor([[0.0], [5.0], [4.0]]), pictures, strongest=2)

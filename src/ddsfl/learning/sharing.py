@@ -1,4 +1,4 @@
-"""The greedy choice of each class's filters, all classes and all candidates at once."""
+"""Greedy choice of the filters of each class, for all classes and filters at once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ddsfl.learning.triplets import Triplets
 
 
 class Hinges:
-    """Mean hinge of each class for every candidate filter, given the filters chosen so far.
+    """Mean hinge of each class, with the filters chosen so far or with one more.
 
-    Squared distances of features add up filter by filter, and an unselected filter adds 0: with
-    ``q`` (E, D) of :func:`ddsfl.learning.terms.contrasts` an anchor whose chosen filters sum to r
-    has the hinge max(0, r + q_d) once filter d joins them; r starts at the margin.
+    Squared distances of features add up filter by filter, and an unselected filter adds 0. Let ``q``
+    (E, D) be the result of :func:`ddsfl.learning.terms.contrasts`, and r the margin plus the sum of
+    q over the chosen filters. Adding filter d gives an anchor the hinge max(0, r + q_d).
     """
 
     def __init__(
@@ -27,24 +27,24 @@ class Hinges:
     ) -> None:
         self.q = q
         self.classes = triplets.classes
-        # (C, E): a mean over the anchors of one class is a row of this matrix.
+        # (C, E): each row averages over the anchors of one class.
         weights = triplets.weights * n_classes
         self.means = weights * (self.classes == torch.arange(n_classes, device=q.device)[:, None])
         self.reach = q.new_full((len(q),), margin)
         self.step = rows_within(2 * max(1, len(q)) * q.element_size(), budget_bytes, least=8)
 
     def now(self) -> Tensor:
-        """Return the mean hinge (C,) of the filters chosen so far."""
+        """Return the mean hinge (C,) with the filters chosen so far."""
         return self._mean(self.reach[:, None].clamp_min(0))[:, 0]
 
-    def candidates(self) -> Tensor:
-        """Return the mean hinge (C, D) after each one of the filters is added."""
+    def with_one_more(self) -> Tensor:
+        """Return the mean hinge (C, D) with one more filter, for every filter."""
         blocks = slices(self.q.shape[1], self.step)
         hinges = ((self.reach[:, None] + self.q[:, block]).clamp_min_(0) for block in blocks)
         return torch.cat([self._mean(block) for block in hinges], 1)
 
     def add(self, filters: Tensor, go: Tensor) -> None:
-        """Add one of the ``filters`` (C,) to each class of ``go`` (C,) bool."""
+        """Add to each class in ``go`` (C,), bool, its filter in ``filters`` (C,)."""
         added = self.q.gather(1, filters[self.classes][:, None])[:, 0]
         self.reach += torch.where(go[self.classes], added, 0)
 
@@ -65,22 +65,22 @@ def choose_filters(
 ) -> Tensor:
     """Return which filters each class activates, (C, D) bool (psudo_obj_fun_2).
 
-    Starting from none, every class adds the one filter that lowers
+    Each class starts without filters. In each step it adds the filter that most lowers
 
         gamma * (L_sha^c + lambda2 * |a_c|) + eta * L_dis^c
 
-    most (the lowest index if several do), until no filter lowers it or L_sha^c is below ``tau`` of
-    the energy tr(S_c). Exact: with R = I - sum of the chosen w w', adding w_d changes L_sha^c by
-    -2 t_d + G_dd H_dd, where t_d = w_d' S_c R w_d, G = W W' and H = W S_c W'; adding w_m changes
-    t_d by -H_dm G_md. So all candidates of a class cost O(D) a step.
+    (the lowest index if several do), until no filter lowers it or L_sha^c is below ``tau`` times the
+    energy tr(S_c). The changes are exact: with R = I - sum of the chosen w w', adding w_d changes
+    L_sha^c by -2 t_d + G_dd H_dd, where t_d = w_d' S_c R w_d, G = W W' and H = W S_c W'; adding w_m
+    changes t_d by -H_dm G_md. A step therefore costs O(D) per class.
 
     Parameters
     ----------
     W : (D, P) filters.
     S : (C, P, P) second moments of the classes.
-    hinges : the discriminative part, changed by the call; needed if ``eta`` is above 0.
+    hinges : the discriminative part, modified in place; needed if ``eta`` is above 0.
     """
-    W, S = W.double(), S.double()  # sums of up to D updates decide between near ties
+    W, S = W.double(), S.double()  # sums of up to D updates decide near ties
     C, D = len(S), len(W)
     G, H = W @ W.T, W @ S @ W.T
     t = H.diagonal(dim1=1, dim2=2).clone()
@@ -93,7 +93,7 @@ def choose_filters(
         reconstruction = own - 2 * t
         change = gamma * (reconstruction + lambda2)
         if eta > 0 and hinges is not None:
-            change += eta * (hinges.candidates() - hinges.now()[:, None])
+            change += eta * (hinges.with_one_more() - hinges.now()[:, None])
         change[sharing] = torch.inf
         best = change.argmin(1)
         go = (change[every, best] < 0) & (loss >= enough)

@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn import functional
 
 from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
+from ddsfl.compute.parameters import make_method
 from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.exemplars import SELECTORS
-from ddsfl.learning.forward import ForwardPass, Layer, LearnedLayer, spanned_field
+from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.inputs import DrawnInputs, InputDrawer
-from ddsfl.learning.labels import class_membership
+from ddsfl.learning.layer import Layer, LearnedLayer, check_layers, spanned_field
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.geometry import Batch, centres, grid_counts, make_batch, resize, scaled_shapes
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
+from ddsfl.patches.source import LocalSource
+
+#: Arrays stored for each layer in addition to its input space, its filters and the names of its terms.
+KEPT = ("sharing", "objective", "n_exemplars", "pixel_filters")
 
 
-class FilterStack(BaseEstimator):
-    """Layers of filter banks over whole images (Fig. DDSFL_structure of the paper).
+class FilterStack(LocalSource):
+    """Layers of filter banks over entire images (Fig. DDSFL_structure of the paper).
 
-    Each layer draws inputs from the training images, chooses exemplars and learns a bank by Algorithm 1.
+    Each layer draws inputs from the training images, chooses exemplars and learns a bank with Algorithm 1.
 
     Parameters
     ----------
-    layers : settings of each layer, first layer first.
-    max_patches : the most inputs one layer learns from; with more images each gives fewer. This bounds
-        the memory of learning: about 3 * max_patches * n_components * 4 bytes.
+    layers : settings of the layers, starting with the first.
+    max_patches : maximum number of inputs that a layer learns from; with more images, fewer inputs are
+        drawn per image. This limits the memory of learning to about 3 * max_patches * n_components * 4 bytes.
     device : "auto", "cpu" or "cuda".
-    random_state : seed of drawing and of the banks.
+    random_state : seed for drawing inputs and for the banks.
 
     Attributes
     ----------
     learned_ : the learned layers (input space and filters).
     sharing_ : for each layer (C, D) bool, which classes use which filter, in the order of ``classes_``.
-    objective_, objective_terms_ : for each layer the trace of its bank.
-    n_exemplars_ : for each layer, how many exemplars each class has.
-    pixel_filters_ : for each layer pictures (D, channels, field, field) of its filters.
+    objective_, objective_terms_ : for each layer, the trace of its bank.
+    n_exemplars_ : for each layer, the number of exemplars of each class.
+    pixel_filters_ : for each layer, pictures (D, channels, field, field) of its filters.
 
     Examples
     --------
@@ -57,6 +64,8 @@ class FilterStack(BaseEstimator):
     >>> stack.describe(images)[0].vectors.shape[1]
     8
     """
+
+    uses_labels = True
 
     def __init__(
         self,
@@ -71,10 +80,35 @@ class FilterStack(BaseEstimator):
         self.device = device
         self.random_state = random_state
 
+    @property
+    def min_side(self) -> int:  # type: ignore[override]
+        """The largest field that a layer spans."""
+        return max(spanned_field(self.layers, index) for index in range(len(self.layers)))
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        """One set of descriptors per layer."""
+        return len(self.layers)
+
+    def check(self) -> None:
+        """Raise ValueError if the layers are incompatible."""
+        check_layers(self.layers)
+
+    def identity(self, output: int) -> Any:
+        """Return the layers up to an output; ``signs`` of the lower layers do not affect it and are 0."""
+        below = [dataclasses.replace(layer, signs=0.0) for layer in self.layers[:output]]
+        return [*below, self.layers[output]]
+
+    def learn(
+        self, images: ImageList, labels: Labels, stages: Stages, name: str, progress: Progress | None
+    ) -> None:
+        """Learn all layers in stages."""
+        self.fit(images, labels, stages=stages, progress=progress)
+
     def fit(
         self,
         images: Sequence[Tensor],
-        y: ArrayLike,
+        y: ArrayLike | Labels,
         *,
         stages: Stages | None = None,
         progress: Progress | None = None,
@@ -83,27 +117,23 @@ class FilterStack(BaseEstimator):
 
         Parameters
         ----------
-        images : uint8 images (channels, height, width), each at least as large as the largest field;
-            decoded lazily if the sequence does so.
-        y : one label an image, or an indicator matrix (n_images, C).
-        stages : stores the result of each step and finds it again.
-        progress : called with (images done, images in all) during each pass over the images.
+        images : uint8 images (channels, height, width), each at least as large as the largest field; the
+            sequence may decode them lazily.
+        y : one label per image, an indicator matrix (n_images, C) or `Labels`.
+        stages : stores the result of each step for later runs.
+        progress : called with (images done, total images) during each pass over the images.
         """
         if len(images) == 0:
             raise ValueError("images is empty; expected at least one image.")
-        self.classes_, membership = class_membership(y)
+        labels = Labels.read(y, unlabelled=UNLABELLED)
+        self.classes_, membership = labels.classes, labels.membership
         if len(membership) != len(images):
             raise ValueError(
                 f"y has {len(membership)} rows; expected one for each of the {len(images)} images."
             )
         device = resolve_device(self.device)
         stages = stages or Stages()
-        self.learned_: list[LearnedLayer] = []
-        self.sharing_: list[np.ndarray[Any, Any]] = []
-        self.objective_: list[np.ndarray[Any, Any]] = []
-        self.objective_terms_: list[tuple[str, ...]] = []
-        self.n_exemplars_: list[np.ndarray[Any, Any]] = []
-        self.pixel_filters_: list[np.ndarray[Any, Any]] = []
+        self._forget()
         for index, seed in enumerate(spawn_seeds(self.random_state, len(self.layers))):
             if self.layers[index].bank is not None:
                 self._fit_layer(index, images, membership, device, seed, stages, progress)
@@ -128,14 +158,14 @@ class FilterStack(BaseEstimator):
         learned_space = stages.run(f"{name}.space", lambda: _space_arrays(drawer.learn_space(progress)))
         space = InputSpace(*(torch.from_numpy(learned_space[part]) for part in InputSpace._fields))
 
-        @cache  # drawn once, and only if a step that needs it was not found stored
+        @cache  # drawn once, and only if the result of a step that needs it is not stored
         def drawn() -> DrawnInputs:
             neighbours = layer.n_spatial if parameters.get("xi", 0) else 0
             return drawer.draw(space, n_per_image, neighbours=neighbours, progress=progress)
 
         def choose() -> Arrays:
             bank = FilterBank(**parameters)
-            if bank.gamma == 0 and bank.eta == 0:  # no term asks for classes, so nobody is chosen
+            if bank.gamma == 0 and bank.eta == 0:  # no term uses classes, so no exemplars are needed
                 return {"support": np.zeros((0, membership.shape[1]), dtype=bool)}
             return {"support": select_exemplars(layer, drawn(), membership, self.device, seed)}
 
@@ -144,20 +174,53 @@ class FilterStack(BaseEstimator):
 
         support = stages.run(f"{name}.exemplars", choose)["support"]
         bank = stages.run(f"{name}.bank", learn)
-        self.learned_.append(LearnedLayer(layer, space, torch.from_numpy(bank["filters"])))
-        self.sharing_.append(bank["sharing"])
-        self.objective_.append(bank["objective"])
-        self.objective_terms_.append(tuple(bytes(bank["terms"]).decode().split()))
-        self.pixel_filters_.append(bank["pictures"])
-        self.n_exemplars_.append(support.sum(axis=0))
+        self._keep(layer, {**learned_space, **bank, "n_exemplars": support.sum(axis=0)})
+
+    def _forget(self) -> None:
+        self.learned_: list[LearnedLayer] = []
+        self.sharing_: list[np.ndarray[Any, Any]] = []
+        self.objective_: list[np.ndarray[Any, Any]] = []
+        self.objective_terms_: list[tuple[str, ...]] = []
+        self.n_exemplars_: list[np.ndarray[Any, Any]] = []
+        self.pixel_filters_: list[np.ndarray[Any, Any]] = []
+
+    def _keep(self, layer: Layer, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Add the learned arrays of one layer."""
+        space = InputSpace(*(torch.from_numpy(arrays[part]) for part in InputSpace._fields))
+        self.learned_.append(LearnedLayer(layer, space, torch.from_numpy(arrays["filters"])))
+        self.sharing_.append(arrays["sharing"])
+        self.objective_.append(arrays["objective"])
+        self.objective_terms_.append(tuple(bytes(arrays["terms"]).decode().split()))
+        self.n_exemplars_.append(arrays["n_exemplars"])
+        self.pixel_filters_.append(arrays["pixel_filters"])
+
+    def state(self) -> Arrays:
+        """Return all learned arrays by name: layer1.filters and so on."""
+        check_is_fitted(self, "learned_")
+        arrays: Arrays = {}
+        for index, learned in enumerate(self.learned_):
+            parts = {"filters": as_numpy(learned.filters), **_space_arrays(learned.space)}
+            parts |= {name: getattr(self, f"{name}_")[index] for name in KEPT}
+            parts["terms"] = encoded_terms(self.objective_terms_[index])
+            arrays |= {f"layer{index + 1}.{name}": array for name, array in parts.items()}
+        return arrays
+
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> FilterStack:
+        """Restore the arrays of a stack with the same layers; a missing part raises KeyError."""
+        self._forget()
+        for index, layer in enumerate(layer for layer in self.layers if layer.bank is not None):
+            names = (*InputSpace._fields, "filters", "terms", *KEPT)
+            self._keep(layer, {name: state[f"layer{index + 1}.{name}"] for name in names})
+        self.classes_ = np.arange(len(self.sharing_[0]))
+        return self
 
     def describe(
         self, images: Sequence[Tensor], outputs: Collection[int] | None = None
     ) -> list[LocalDescriptors]:
-        """Return the dense descriptors of a batch of images, one set for each layer.
+        """Return the dense descriptors of a batch of images, one set per layer.
 
-        Responses of filters have unit length, pooled responses are as they are. With ``outputs`` only
-        these layers, counted from 0, are described, in rising order.
+        Filter responses have unit length; pooled responses are not scaled. ``outputs`` restricts the result
+        to these layers, counted from 0, in ascending order.
         """
         check_is_fitted(self, "learned_")
         wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
@@ -177,7 +240,7 @@ class FilterStack(BaseEstimator):
         return [LocalDescriptors.joined(parts[index], rooms[index]) for index in wanted]
 
     def _room(self, index: int, batch: Batch) -> Tensor:
-        """Return room for the descriptors of a layer at all scales, so that they need not be joined."""
+        """Return memory for the descriptors of a layer at all scales, so they need not be concatenated."""
         layer, field = self.layers[index], spanned_field(self.layers, index)
         scaled = [scaled_shapes(batch.shapes, scale) for scale in range(layer.n_scales)]
         count = sum(int(grid_counts(shapes, field, layer.step).prod(dim=1).sum()) for shapes in scaled)
@@ -188,7 +251,7 @@ class FilterStack(BaseEstimator):
         return batch.pixels.new_empty(count, width)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
-        """Return the learned layers on a device, moved there once."""
+        """Return the learned layers on a device; they are moved only once."""
         known = getattr(self, "_moved", None)
         if known is None or known[:2] != (device, tuple(map(id, self.learned_))):
             moved = [layer.to(device) for layer in self.learned_]
@@ -196,11 +259,11 @@ class FilterStack(BaseEstimator):
         return known[2]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the copies on a device behind: they are made again where they are needed."""
+        """Exclude the copies on a device: they are created again when needed."""
         return {name: value for name, value in super().__getstate__().items() if name != "_moved"}
 
     def _at_scale(self, forward: ForwardPass, index: int, original: Tensor, room: Tensor) -> LocalDescriptors:
-        """Return the descriptors of one layer at the scale of ``forward``, at the beginning of ``room``."""
+        """Return the descriptors of one layer at the scale of ``forward``, stored first in ``room``."""
         device, step = forward.batch.pixels.device, self.layers[index].step
         vectors, cells = forward.descriptors(index, step, room)
         positions = centres(
@@ -215,18 +278,13 @@ class FilterStack(BaseEstimator):
 def select_exemplars(
     layer: Layer, inputs: DrawnInputs, membership: np.ndarray[Any, Any], device: Any, seed: int
 ) -> np.ndarray[Any, Any]:
-    """Return which inputs take part in the class terms of which class (N, C)."""
+    """Return which inputs are used in the class terms of which class (N, C)."""
     labels = membership[as_numpy(inputs.images)]
     if layer.exemplars is None:
         return labels
-    parameters = {**layer.exemplars, "device": device}
-    method = parameters.pop("method")
-    if method not in SELECTORS:
-        raise ValueError(f"exemplars method={method!r} is unknown; expected one of {sorted(SELECTORS)}.")
-    selector = SELECTORS[method](**parameters)
-    if "random_state" in selector.get_params():
-        selector.set_params(random_state=seed)
-    return selector.fit(inputs.projected, labels, groups=inputs.images).support_
+    selector = make_method(SELECTORS, layer.exemplars, device=device, random_state=seed)
+    support: np.ndarray[Any, Any] = selector.fit(inputs.projected, labels, groups=inputs.images).support_
+    return support
 
 
 def learn_bank(
@@ -238,7 +296,7 @@ def learn_bank(
     device: Any,
     seed: int,
 ) -> Arrays:
-    """Learn one bank in its input space; everything a stack keeps of it, as arrays."""
+    """Learn one bank in its input space and return the arrays that a stack stores."""
     space = space.to(inputs.projected.device)
 
     def enter(projected: Tensor) -> Tensor:
@@ -261,9 +319,18 @@ def learn_bank(
         "filters": bank.filters_.astype(np.float32),
         "sharing": bank.sharing_,
         "objective": bank.objective_,
-        "terms": np.frombuffer(" ".join(bank.objective_terms_).encode(), dtype=np.uint8),
-        "pictures": as_numpy(pictures).astype(np.float32),
+        "terms": encoded_terms(bank.objective_terms_),
+        "pixel_filters": as_numpy(pictures).astype(np.float32),
     }
+
+
+def encoded_terms(names: Sequence[str]) -> np.ndarray[Any, Any]:
+    """Return the names of the objective's terms as an array, for files that hold only arrays.
+
+    >>> bytes(encoded_terms(["total", "sparsity"])).decode()
+    'total sparsity'
+    """
+    return np.frombuffer(" ".join(names).encode(), dtype=np.uint8)
 
 
 def _space_arrays(space: InputSpace) -> Arrays:

@@ -1,10 +1,10 @@
 """The terms of the objective (full_obj_fun), each with its gradient with respect to the filters.
 
-Shapes: N patches, P inputs a patch, D filters, C classes, K neighbours, M spatial neighbours,
-E anchors. ``X`` is (N, P), ``W`` is (D, P). Every term is a mean per patch, class terms a mean over
-the patches of a class and then over the classes, so that weights carry over between sets and
-layers. A term returns its value (a scalar tensor) and its gradient (D, P). ``|z|`` is not smooth at
-0: features are learned as f = sqrt(z^2 + eps).
+Shapes: N patches, P inputs per patch, D filters, C classes, K neighbours, M spatial neighbours,
+E anchors. ``X`` is (N, P), ``W`` is (D, P). Every term is a mean per patch; class terms are means over
+the patches of a class and then over the classes. Weights therefore carry over between data sets and
+layers. Each term returns its value (a scalar tensor) and its gradient (D, P). ``|z|`` is not smooth at
+0, so learning uses the features f = sqrt(z^2 + eps).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from torch import Tensor
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.learning.triplets import Triplets
 
-#: Working memory of a chunk on a CPU: what is written should still be in the cache when it is read.
+#: Working memory per chunk on a CPU: small enough that results are still in the cache when they are read.
 CACHE_BYTES = 8 * 2**20
-#: Working memory of the hinges on a GPU: features that stay need not be computed twice.
+#: Working memory for the hinges on a GPU: features that fit are not computed twice.
 HINGE_BYTES = 2**31
 
 
 def budget_of(X: Tensor) -> int:
-    """Return the working memory of a chunk that suits the device of ``X``."""
+    """Return the working memory per chunk for the device of ``X``."""
     return DEFAULT_BUDGET_BYTES if X.is_cuda else CACHE_BYTES
 
 
@@ -54,7 +54,7 @@ def reconstruction(W: Tensor, S: Tensor) -> tuple[Tensor, Tensor]:
 def sparsity(W: Tensor, X: Tensor, eps: float, budget_bytes: int | None = None) -> tuple[Tensor, Tensor]:
     """Mean l1 norm of the features (psudo_obj_fun_basic), 1/N sum_i sum_d sqrt((w_d'x_i)^2 + eps).
 
-    The one unsupervised term that visits every patch, in chunks that stay in the cache.
+    Visits every patch, in chunks that stay in the cache.
     """
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
     step = rows_within(2 * len(W) * X.element_size(), budget_bytes or budget_of(X), least=16)
@@ -71,8 +71,7 @@ def denoising(
 ) -> tuple[Tensor, Tensor]:
     """Spatial denoising L_sp (psudo_obj_fun_basic) over M spatial ``neighbours`` (N, M, P).
 
-    L_sp = 1/(N M) sum_i sum_m ||f_i - f_im||_1, with sqrt(t^2 + eps) for the absolute value here
-    too.
+    L_sp = 1/(N M) sum_i sum_m ||f_i - f_im||_1, where sqrt(t^2 + eps) again replaces the absolute value.
     """
     N, M, P = neighbours.shape
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
@@ -93,7 +92,7 @@ def denoising(
 def shareable(
     W: Tensor, S: Tensor, sharing: Tensor, budget_bytes: int = DEFAULT_BUDGET_BYTES
 ) -> tuple[Tensor, Tensor]:
-    """Mean over the classes of the reconstruction error by their own filters (psudo_obj_fun_sha).
+    """Mean over the classes of the reconstruction error with their own filters (psudo_obj_fun_sha).
 
     L_sha^c = tr(R_c S_c R_c) with R_c = I - W' diag(a_c) W; its gradient is
     -2 diag(a_c) W (S_c R_c + R_c S_c). ``S`` (C, P, P) are the second moments of the classes,
@@ -113,10 +112,10 @@ def shareable(
 
 
 def contrasts(W: Tensor, X: Tensor, triplets: Triplets, eps: float) -> Tensor:
-    """Return q (E, D): positive minus negative mean squared difference of each anchor a filter.
+    """Return q (E, D): positive minus negative mean squared difference, per anchor and filter.
 
-    q_d = 1/K sum_k (f_d - f_kd)^2 - 1/K sum_k (f_d - fbar_kd)^2: the square of f_d itself cancels,
-    which leaves (B f^2 - 2 f (B f))_d.
+    q_d = 1/K sum_k (f_d - f_kd)^2 - 1/K sum_k (f_d - fbar_kd)^2. The square of f_d cancels, which
+    leaves (B f^2 - 2 f (B f))_d.
     """
     F = (X @ W.T).square_().add_(eps).sqrt_()
     q = triplets.gather(F) * F[triplets.anchors]
@@ -134,11 +133,10 @@ def discriminative(
 ) -> tuple[Tensor, Tensor]:
     """Mean hinge of the distances to positive and negative neighbours (discriminative_fun).
 
-    L_dis^c = 1/N_c sum_j max(0, margin + Dis(x_j, positives) - Dis(x_j, negatives)), distances in
-    the features of the filters of class c alone. An unselected filter adds 0, so distances add up
-    filter by filter and the work is done in blocks of filters: first the hinges, then the gradient
-    of those above 0. Squares need no sums over neighbours filter by filter: their sums over the filters
-    of each class (N, C) do.
+    L_dis^c = 1/N_c sum_j max(0, margin + Dis(x_j, positives) - Dis(x_j, negatives)), with distances in
+    the features of class c's filters only. An unselected filter adds 0, so distances add up filter by
+    filter. The work is done in blocks of filters: first the hinges, then the gradient of those above 0.
+    Squared features are summed over the filters of each class (N, C) before the sums over neighbours.
     """
     hinge = X.new_full((len(triplets.anchors),), margin)
     gradient = torch.zeros_like(W)
@@ -156,9 +154,9 @@ def discriminative(
 
     active = triplets.weights * (hinge > 0)
     by_class = active[:, None] * (triplets.classes[:, None] == torch.arange(len(sharing), device=W.device))
-    pull = triplets.scatter(by_class)  # (N, C): B' of the anchors' weights, a class a column
+    pull = triplets.scatter(by_class)  # (N, C): B' of the anchors' weights, one column per class
     for block in blocks:
-        if known is None or len(blocks) > 1:  # the features of one block alone were kept
+        if known is None or len(blocks) > 1:  # only the features of a single block were kept
             known = _near_features(W[block], X, triplets, eps)
         Z, F, near = known
         chosen = sharing[:, block].to(X.dtype)
@@ -171,7 +169,7 @@ def discriminative(
 
 
 def _near_features(W: Tensor, X: Tensor, triplets: Triplets, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the responses Z and the features F (N, D) of patches, and B F (E, D) of their neighbours."""
+    """Return the responses Z and features F (N, D) of patches, and the sums B F (E, D) over neighbours."""
     Z = X @ W.T
     F = (Z * Z).add_(eps).sqrt_()
     return Z, F, triplets.gather(F)

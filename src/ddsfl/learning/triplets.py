@@ -1,7 +1,7 @@
 """Positive and negative nearest neighbours of labelled patches, and the sums over them.
 
-Shapes: N labelled patches, D filters, C classes, K neighbours, E anchors. An anchor is a patch in
-one of its classes: a patch with two labels is two anchors.
+Shapes: N labelled patches, D filters, C classes, K neighbours, E anchors. An anchor is a patch
+together with one of its classes: a patch with two labels gives two anchors.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from ddsfl.compute.neighbours.exact import nearest
 
 @dataclass(frozen=True)
 class Triplets:
-    """Anchors with their positive and negative neighbours, both ways round, fixed while W moves.
+    """Anchors with their positive and negative neighbours, indexed both ways; fixed while W changes.
 
     The difference of the two mean squared distances needs neighbours only through the signed sums
     B f and B f^2, where the row of an anchor in B has 1/K at its positive and -1/K at its negative
-    neighbours. B is kept by rows (anchor to neighbours) and by columns (neighbour to anchors), so
-    that value and gradient are sums in a fixed order: the same on every run, on a GPU too.
+    neighbours. B is stored by rows (anchor to neighbours) and by columns (neighbour to anchors).
+    Value and gradient are then sums in a fixed order, identical on every run, on a GPU too.
 
     Attributes
     ----------
     anchors, classes : (E,) int64, the patch and the class of each anchor; ordered by class.
-    weights : (E,) what an anchor counts in the mean over its class and over the classes.
+    weights : (E,) weight of each anchor in the mean over its class and then over the classes.
     neighbours, signs : (E, 2K) the rows of B; a missing neighbour is any patch with sign 0.
-    sources, source_signs, source_offsets : the columns of B, one after another, and where each of
-        the N starts.
-    own, own_offsets : for each patch the anchors that it is (several if it has several labels).
+    sources, source_signs, source_offsets : the N columns of B, concatenated, and where each starts.
+    own, own_offsets : the anchors of each patch (one per label), concatenated, and where each patch starts.
     """
 
     anchors: Tensor
@@ -61,7 +60,7 @@ class Triplets:
         )
 
     def scatter_own(self, rows: Tensor) -> Tensor:
-        """Return for each patch the sum of the rows (E, d) of the anchors that it is: (N, d)."""
+        """Return the sum of the rows (E, d) over the anchors of each patch: (N, d)."""
         return embedding_bag(self.own, rows, self.own_offsets, mode="sum")
 
 
@@ -70,21 +69,21 @@ def make_triplets(
 ) -> Triplets:
     """Return the triplets of E anchors among N patches; neighbours are (E, K), -1 where missing.
 
-    An anchor without any positive or without any negative neighbour is left out. ``weights`` gives
-    the dtype; ``classes`` must ascend.
+    Anchors without any positive or without any negative neighbour are left out. ``weights`` sets the
+    dtype; ``classes`` must be in ascending order.
     """
 
     def mean_weights(neighbours: Tensor) -> Tensor:
-        found = (neighbours >= 0).to(weights.dtype)
-        return found / found.sum(1, keepdim=True).clamp_min(1)
+        present = (neighbours >= 0).to(weights.dtype)
+        return present / present.sum(1, keepdim=True).clamp_min(1)
 
-    whole = (positives >= 0).any(1) & (negatives >= 0).any(1)
-    anchors, classes, weights = anchors[whole], classes[whole], weights[whole]
-    positives, negatives = positives[whole], negatives[whole]
+    complete = (positives >= 0).any(1) & (negatives >= 0).any(1)
+    anchors, classes, weights = anchors[complete], classes[complete], weights[complete]
+    positives, negatives = positives[complete], negatives[complete]
     neighbours = torch.cat([positives, negatives], 1)
     signs = torch.cat([mean_weights(positives), -mean_weights(negatives)], 1)
-    found = neighbours >= 0
-    targets, order = neighbours[found].sort(stable=True)
+    present = neighbours >= 0
+    targets, order = neighbours[present].sort(stable=True)
     owners, own = anchors.sort(stable=True)
     every = torch.arange(N, device=anchors.device)
     return Triplets(
@@ -93,8 +92,8 @@ def make_triplets(
         weights=weights,
         neighbours=neighbours.clamp_min(0),
         signs=signs,
-        sources=found.nonzero()[:, 0][order],
-        source_signs=signs[found][order],
+        sources=present.nonzero()[:, 0][order],
+        source_signs=signs[present][order],
         source_offsets=torch.searchsorted(targets, every),
         own=own,
         own_offsets=torch.searchsorted(owners, every),
@@ -109,9 +108,9 @@ def search_triplets(
     Parameters
     ----------
     features : (N, D) responses |W x| of the labelled patches.
-    membership : (N, C) bool. Positives carry the class of the anchor, negatives do not.
-    groups : (N,) int64 of the images; patches of one image are not neighbours of each other.
-    sharing : (C, D) bool: distances of a class are taken in its own filters; None takes all.
+    membership : (N, C) bool. Positives have the class of the anchor, negatives do not.
+    groups : (N,) int64, the image of each patch; patches of the same image are never neighbours.
+    sharing : (C, D) bool, the filters used for the distances of each class; None uses all filters.
     """
     N, C = membership.shape
     anchors, classes, weights = [], [], []
@@ -124,10 +123,10 @@ def search_triplets(
                 side.append(rows.new_full((len(rows), K), -1))
                 continue
             search = fused_nearest if can_fuse(own, K) else nearest
-            found = search(own[rows], own[points], K, query_groups=groups[rows], point_groups=groups[points])[
+            near = search(own[rows], own[points], K, query_groups=groups[rows], point_groups=groups[points])[
                 1
             ]
-            side.append(torch.where(found >= 0, points[found.clamp_min(0)], found))
+            side.append(torch.where(near >= 0, points[near.clamp_min(0)], near))
         anchors.append(rows)
         classes.append(torch.full_like(rows, c))
         weights.append(features.new_full(rows.shape, 1 / (C * max(1, len(rows)))))

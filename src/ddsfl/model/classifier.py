@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,26 +14,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-import ddsfl
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.metrics import mean_average_precision
-from ddsfl.compute.device import as_numpy, as_tensor, drawn_seed, resolve_device, slices
-from ddsfl.compute.stages import Stages
-from ddsfl.encoder.blocks import Encoder, unit_vectors
+from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device
+from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
-from ddsfl.learning.labels import indicators, read_targets
+from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.file import ModelFileError, read_model, write_model
-from ddsfl.model.fit import Fit
-from ddsfl.model.keys import StageKeys
-from ddsfl.model.networks import check_networks, find_networks
+from ddsfl.model.fit import Fit, Report
+from ddsfl.model.networks import NetworkFiles, moved_sources
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import Settings, image_list
-from ddsfl.model.storage import model_header, model_tensors, restore_model
+from ddsfl.model.settings import Settings, plain
+from ddsfl.model.storage import Learned, learned_tensors, restore_learned, upgraded
 from ddsfl.patches.batches import Progress
-
-#: Images whose vectors are joined at once where no block looks at pixels.
-JOINED_AT_ONCE = 200
 
 Images = Sequence[Any] | ImageList
 
@@ -46,21 +41,23 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    preset : "quick" (minutes on a laptop), "paper" (the paper's structure and constants) or "best" (the most
-        accurate one, meant for a GPU).
+    preset : "quick" (minutes on a laptop), "paper" (the paper's structure and constants), "best" (the most
+        accurate one, meant for a GPU), or `Settings`.
     changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``.
     device : "auto", "cpu" or "cuda".
-    random_state : seed of everything that is drawn.
+    random_state : seed of everything that is random.
 
     Attributes
     ----------
     classes_ : names of the classes, sorted.
     sources_ : the descriptors by name; "stack" is the learned FilterStack.
-    codings_ : the fitted coding of each block; None where a block takes vectors as they are.
+    codings_ : the fitted coding of each block; None if a block takes vectors unchanged.
     weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
+    settings_ : the settings in use.
     seconds_ : time of each stage of the fit.
-    training_ : what it was trained on: number of images, images a class, fingerprint of the pixels.
+    training_ : what it was trained on: number of images, images per class, fingerprint of the pixels.
+    networks_ : the files that blocks read in addition.
 
     Examples
     --------
@@ -74,7 +71,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        preset: str = "quick",
+        preset: str | Settings = "quick",
         *,
         changes: Mapping[str, Any] | None = None,
         device: str | torch.device = "auto",
@@ -94,50 +91,54 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     def fit(
         self,
         X: Images,
-        y: Sequence[Any] | np.ndarray[Any, Any],
+        y: Sequence[Any] | np.ndarray[Any, Any] | Labels,
         *,
         checkpoints: str | os.PathLike[str] | None = None,
-        report: Callable[[str, bool], None] | None = None,
+        report: Report | None = None,
         progress: Progress | None = None,
     ) -> SceneClassifier:
         """Learn from images and their labels.
 
         Parameters
         ----------
-        X : paths, PIL images or arrays; an ImageList is taken as it is.
-        y : a label an image, or several: tuples of labels, or an indicator matrix.
+        X : paths, PIL images or arrays; an ImageList is used unchanged.
+        y : one label per image, or several: tuples of labels, an indicator matrix, or `Labels`.
         checkpoints : folder in which the result of each stage is kept; a second call with the same
-            images, labels, settings and seed continues there.
-        report : called as each stage starts, with its name and whether it was found stored.
+            images, labels, settings and seed resumes there.
+        report : called as each stage starts, with its name and whether its result was stored already.
         progress : called with (images done, images in all) within the stages.
         """
         settings = preset(self.preset).change(self.changes or {})
-        images = self._read(X, settings)
-        self.classes_, targets, self.multilabel_ = read_targets(y)
-        if len(targets) != len(images):
+        images, labels = self._read(X, settings), Labels.read(y)
+        if len(labels) != len(images):
             raise ValueError(
-                f"y has {len(targets)} labels; expected one for each of the {len(images)} images."
+                f"y has {len(labels)} labels; expected one for each of the {len(images)} images."
             )
-        if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class only, {str(self.classes_[0])!r}; expected at least two.")
+        if len(labels.classes) < 2:
+            raise ValueError(f"y holds one class only, {str(labels.classes[0])!r}; expected at least two.")
         seed = drawn_seed(self.random_state)
-        self.settings_, self.seed_ = settings, seed
-        membership = indicators(targets, len(self.classes_))
+        fit = Fit(
+            settings,
+            images,
+            labels,
+            seed,
+            device=self.device,
+            checkpoints=checkpoints,
+            report=report,
+            progress=progress,
+        )
+        fit.learn_sources()
+        fit.learn_codings()
+        self.weights_, self.classifier_ = fit.classify(fit.encode())
+        self.classes_, self.multilabel_ = labels.classes, not labels.single
+        self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
+        self.sources_, self.codings_ = fit.sources, fit.codings
         self.training_ = {
             "fingerprint": images.fingerprint(),
             "n_images": len(images),
-            "images_per_class": membership.sum(axis=0).tolist(),
+            "images_per_class": labels.counts.tolist(),
         }
-        class_weight = self._numbered_weights(settings.classifier.get("class_weight"))
-        self.networks_, self.unchecked_ = find_networks(settings), set[str]()
-        keys = StageKeys(settings, images, targets, seed, self.networks_, ddsfl.__version__)
-        stages = Stages(checkpoints, key=keys, report=report)
-        fit = Fit(settings, images, targets, membership, seed, self.device, stages, progress)
-        self.sources_ = fit.learn_sources()
-        self.codings_ = fit.learn_codings(self.sources_)
-        vectors = fit.encode(self.sources_, self.codings_)
-        self.weights_, self.classifier_ = fit.classify(vectors, class_weight)
-        self.seconds_ = dict(stages.seconds)
+        self.seconds_ = dict(fit.stages.seconds)
         self.device_ = str(resolve_device(self.device))
         return self
 
@@ -194,9 +195,25 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         return float(mean_average_precision(np.asarray(y, dtype=bool), self.decision_function(X)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model into one safetensors file, which appears whole or not at all."""
+        """Write the model into one safetensors file, which appears complete or not at all."""
         check_is_fitted(self, "classifier_")
-        write_model(path, model_tensors(self), model_header(self))
+        learned = Learned(self.sources_, self.codings_, self.classifier_)
+        header = {
+            "preset": self.settings_.preset,
+            "changes": plain(self.settings_.changes),
+            "settings": self.settings_.to_json(),
+            "classes": self.classes_.tolist(),
+            "multilabel": self.multilabel_,
+            # The seed as it was given, for people and for get_params; seed_ is what came of it.
+            "random_state": int(self.random_state) if isinstance(self.random_state, Integral) else None,
+            "seed": self.seed_,
+            "training": self.training_,
+            "seconds": self.seconds_,
+            "device": self.device_,
+            "weights": list(self.weights_),
+            "networks": self.networks_.files,
+        }
+        write_model(path, learned_tensors(self.settings_, learned), header)
 
     @classmethod
     def load(
@@ -208,35 +225,39 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     ) -> SceneClassifier:
         """Read a model that ``save`` wrote, onto any device; nothing in the file is executed.
 
-        ``sources`` says where the networks or tables of deep blocks are now, by the name of their source;
-        without it they are looked for where they were at training, when images are to be classified.
+        ``sources`` gives the new paths of network or table files, by the name of their source. Without it
+        they are looked for where they were at training, when images are to be classified.
         """
         tensors, header = read_model(path)
         try:
+            tensors, header = upgraded(tensors, header)
+            origin = {"preset": header["preset"], "changes": header["changes"]}
+            settings = Settings.from_json({**header["settings"], **origin})
+            settings = moved_sources(settings, sources or {})
+            learned = restore_learned(settings, tensors, device)
             model = cls(
-                header["preset"],
+                header["preset"] or settings,
                 changes=header["changes"],
                 device=device,
                 random_state=header["random_state"],
             )
-            restore_model(model, tensors, header, moved=sources or {})
+            model.settings_, model.seed_ = settings, header["seed"]
+            model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
+            model.training_, model.seconds_ = header["training"], header["seconds"]
+            model.device_, model.weights_ = header["device"], tuple(header["weights"])
+            # The vectors of new images stand in a new table, so only networks must be the same.
+            networks = {name for name in header["networks"] if settings.source(name)["method"] == "onnx"}
+            model.networks_ = NetworkFiles(header["networks"], networks)
+            model.sources_, model.codings_, model.classifier_ = learned
         except (KeyError, TypeError, IndexError) as error:
             raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
         if sources:
-            check_networks(model)
+            model.check_networks()
         return model
 
-    def _numbered_weights(self, class_weight: Any) -> Any:
-        """Return class weights by class number, as the SVM knows the classes."""
-        if not isinstance(class_weight, Mapping):
-            return class_weight
-        numbers = {str(name): number for number, name in enumerate(self.classes_)}
-        unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
-        if unknown:
-            raise ValueError(
-                f"class_weight names {', '.join(unknown)}; expected some of {', '.join(numbers)}."
-            )
-        return {numbers[str(name)]: weight for name, weight in class_weight.items()}
+    def check_networks(self) -> None:
+        """Raise ModelFileError unless the networks are there and are those of the training."""
+        self.networks_.check(self.sources_)
 
     def block_vectors(
         self, X: Images, names: Collection[str] | None = None, *, progress: Progress | None = None
@@ -260,27 +281,13 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         self, images: ImageList, names: Collection[str] | None, progress: Progress | None
     ) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Yield (image numbers, vectors by block) in batches."""
-        settings, device = self.settings_, resolve_device(self.device)
-        check_networks(self)
-        known: dict[str, Tensor] = {}
-        coded = []
-        for block, coding in zip(settings.blocks, self.codings_):
-            if names is not None and block.name not in names:
-                continue
-            if settings.kind(block) == "deep":
-                raw = self.sources_[block.source].vectors(images.sources, progress)
-                known[block.name] = unit_vectors(as_tensor(raw, device), block.power)
-            else:
-                coded.append((block, coding))
-        if not coded:  # nothing asks for pixels
-            for part in slices(len(images), JOINED_AT_ONCE):
-                rows = list(range(part.start, part.stop))
-                yield rows, {name: vectors[part] for name, vectors in known.items()}
-            return
-        blocks, codings = zip(*coded)
-        for numbers, parts in Encoder(self.sources_, blocks, codings, device).encode(images, progress):
-            found = {block.name: part for block, part in zip(blocks, parts)}
-            yield numbers, found | {name: vectors[numbers] for name, vectors in known.items()}
+        self.check_networks()
+        pairs = [
+            pair
+            for pair in zip(self.settings_.blocks, self.codings_)
+            if names is None or pair[0].name in names
+        ]
+        return Encoder(self.sources_, pairs, resolve_device(self.device)).encode(images, progress)
 
     def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
         """Yield (image numbers, joined vectors on the device) in batches."""
@@ -311,4 +318,4 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X={os.fspath(X)!r} is one path; expected a list of images.")
         if len(X) == 0:
             raise ValueError("X is empty; expected at least one image.")
-        return image_list(X, settings)
+        return settings.image_list(X)

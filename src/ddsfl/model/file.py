@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save
 from ddsfl.compute.stages import write_whole
 
 FORMAT = "ddsfl model"
-FORMAT_VERSION = 2
-#: Format 1 knew no descriptors but the learned layers; what it lacks has a default.
-READABLE = (1, 2)
+FORMAT_VERSION = 3
+#: `storage.upgraded` says what older formats lack.
+READABLE = (1, 2, 3)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
 _LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,87 +13,92 @@ from torch import Tensor
 
 from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of
 from ddsfl.classify.linear import LinearClassifier
-from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, slices, spawn_seeds
-from ddsfl.compute.stages import Arrays, Stages
-from ddsfl.descriptors.registry import make_source
-from ddsfl.encoder.blocks import (
-    Block,
-    Coding,
-    Encoder,
-    first_samples,
-    learn_coding,
-    sample_descriptors,
-    samples_wanted,
-    unit_vectors,
-)
+from ddsfl.coding.base import Coding
+from ddsfl.compute.device import resolve_device, slices, spawn_seeds
+from ddsfl.compute.stages import Arrays, Stages, fingerprint
+from ddsfl.encoder.block import Block
+from ddsfl.encoder.encoder import Encoder
+from ddsfl.encoder.samples import first_samples, sample_descriptors
 from ddsfl.images.image_list import ImageList
-from ddsfl.learning.stack import FilterStack
-from ddsfl.model.keys import ENCODED_AT_ONCE
+from ddsfl.images.labels import Labels
+from ddsfl.model.keys import ENCODED_AT_ONCE, StageKeys
+from ddsfl.model.networks import NetworkFiles
 from ddsfl.model.settings import Settings
-from ddsfl.model.storage import classifier_arrays, restore_classifier
 from ddsfl.patches.batches import Progress
 
+Report = Callable[[str, bool], None]
 
-@dataclass
+
 class Fit:
-    """One fit: what it is given, and a method for each kind of stage.
+    """One fit: a method for each kind of stage, to be called in their order.
+
+    Parameters
+    ----------
+    settings : of the classifier.
+    images, labels : the training images.
+    seed : of everything that is random.
+    device : "auto", "cpu" or "cuda".
+    checkpoints : folder in which the result of each stage is kept; None keeps nothing.
+    report : called as each stage starts, with its name and whether its result was stored already.
+    progress : called with (images done, images in all) within the stages.
 
     Attributes
     ----------
-    targets, membership : class numbers (N,) or an indicator, and always as an indicator (N, C).
-    stages : store the result of each stage.
-    progress : called with (images done, images in all) within the stages.
+    sources : the descriptors by name; `learn_sources` fits them.
+    codings : the coding of each block; `learn_codings` fits them.
+    networks : the files that sources read.
+    stages : the stages that ran, with their times.
     """
 
-    settings: Settings
-    images: ImageList
-    targets: np.ndarray[Any, Any]
-    membership: np.ndarray[Any, Any]
-    seed: int
-    device: str | torch.device
-    stages: Stages
-    progress: Progress | None = None
+    def __init__(
+        self,
+        settings: Settings,
+        images: ImageList,
+        labels: Labels,
+        seed: int,
+        *,
+        device: str | torch.device = "auto",
+        checkpoints: str | os.PathLike[str] | None = None,
+        report: Report | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.settings, self.images, self.labels, self.progress = settings, images, labels, progress
+        self.device, self.where = device, resolve_device(device)
+        stack_seed, self.words_seed, self.svm_seed = spawn_seeds(seed, 3)
+        self.sources: dict[str, Any] = dict(settings.make_sources(device, stack_seed))
+        self.networks = NetworkFiles.of(self.sources)
+        self.codings: list[Coding | None] = []
+        keys = StageKeys(settings, self.sources, self.networks, images, labels, seed)
+        self.stages = Stages(checkpoints, key=keys, report=report)
+        self._key_of = keys
 
-    def __post_init__(self) -> None:
-        self.where = resolve_device(self.device)
-        self.stack_seed, self.words_seed, self.svm_seed = spawn_seeds(self.seed, 3)
+    def vector_keys(self) -> dict[str, str]:
+        """Return a digest of what the vectors of each block depend on, by block."""
+        blocks = self.settings.blocks
+        return {block.name: fingerprint(self._key_of(f"{block.name}.vectors")) for block in blocks}
 
-    def learn_sources(self) -> dict[str, Any]:
-        """Return all sources of the blocks, by name; those that learn have learned."""
-        sources: dict[str, Any] = {}
-        for name in dict.fromkeys(block.source for block in self.settings.blocks):
-            if name == "stack":
-                stack = FilterStack(self.settings.layers, device=self.device, random_state=self.stack_seed)
-                stack.fit(self.images, self.membership, stages=self.stages, progress=self.progress)
-                sources[name] = stack
-                continue
-            sources[name] = source = make_source(self.settings.source(name), self.device)
-            if hasattr(source, "fit"):
+    def learn_sources(self) -> None:
+        """Fit the sources that learn."""
+        for name, source in self.sources.items():
+            source.learn(self.images, self.labels, self.stages, name, self.progress)
 
-                def learn(source: Any = source) -> Arrays:
-                    state: Arrays = source.fit(self.images, progress=self.progress).state()
-                    return state
-
-                source.restore(self.stages.run(f"{name}.source", learn))
-        return sources
-
-    def learn_codings(self, sources: Mapping[str, Any]) -> list[Coding | None]:
-        """Return the fitted coding of each block; descriptors are drawn in one pass a source."""
+    def learn_codings(self) -> None:
+        """Fit the coding of each block; descriptors are drawn in one pass per source."""
         # A block's seed depends on which descriptors it codes, not on the other blocks.
         n_outputs = 1 + max(block.output for block in self.settings.blocks)
         seeds = spawn_seeds(self.words_seed, n_outputs)
         blocks = self.settings.blocks
         codings = [block.make_coding(self.device, seeds[block.output]) for block in blocks]
 
-        @cache  # drawn once, and only if the words of some block were not found stored
+        @cache  # drawn once, and only if the words of some block are not stored
         def drawn(source: str) -> dict[int, list[Tensor]]:
             mine = [(b, c) for b, c in zip(blocks, codings) if c and b.source == source]
             return sample_descriptors(
                 self.images,
-                sources[source],
+                self.sources[source],
                 device=self.where,
                 seed=self.words_seed,
-                n_samples=max(samples_wanted(coding) for _, coding in mine),
+                n_samples=max(coding.n_samples_wanted for _, coding in mine),
                 outputs={block.output for block, _ in mine},
                 progress=self.progress,
             )
@@ -103,65 +108,51 @@ class Fit:
                 continue
 
             def learn(block: Block = block, coding: Coding = coding) -> Arrays:
-                samples = first_samples(drawn(block.source)[block.output], samples_wanted(coding))
-                return learn_coding(coding, samples).state()
+                samples = first_samples(drawn(block.source)[block.output], coding.n_samples_wanted)
+                return coding.fit_to_samples(samples).state()
 
             coding.restore(self.stages.run(f"{block.name}.words", learn))
-        return codings
+        self.codings = codings
 
-    def encode(self, sources: Mapping[str, Any], codings: Sequence[Coding | None]) -> list[Tensor]:
-        """Return the vectors (N, width) of the training images, each of unit length, one matrix a block.
+    def encode(self) -> list[Tensor]:
+        """Return the vectors (N, width) of the training images, each of unit length, one matrix per block.
 
-        They lie on the device where there is room for them, else in host memory.
+        They lie on the device if there is room for them, else in host memory.
         """
         vectors: dict[str, Tensor] = {}
-        for block in self.settings.blocks:
-            if self.settings.kind(block) == "deep":
-
-                def compute(block: Block = block) -> Arrays:
-                    return {"vectors": sources[block.source].vectors(self.images.sources, self.progress)}
-
-                raw = self.stages.run(f"{block.name}.vectors", compute)["vectors"]
-                vectors[block.name] = unit_vectors(as_tensor(raw, self.where), block.power)
-        coded = [
-            (block, coding)
-            for block, coding in zip(self.settings.blocks, codings)
-            if self.settings.kind(block) != "deep"
-        ]
-        for number, part in enumerate(slices(len(self.images), ENCODED_AT_ONCE), start=1):
-            for block, rows in self._part(sources, coded, number, part):
-                if block.name not in vectors:
-                    vectors[block.name] = self._empty(len(self.images), rows.shape[1])
-                vectors[block.name][part] = torch.from_numpy(rows).to(vectors[block.name].device)
+        every = list(zip(self.settings.blocks, self.codings))
+        # Networks and tables see the complete list of images; pixels are encoded in parts, which are stored.
+        for sees_pixels, at_once in ((False, len(self.images)), (True, ENCODED_AT_ONCE)):
+            pairs = [pair for pair in every if self.sources[pair[0].source].sees_pixels == sees_pixels]
+            for number, part in enumerate(slices(len(self.images), at_once), start=1):
+                for name, rows in self._part(pairs, number, part):
+                    if name not in vectors:
+                        vectors[name] = self._empty(len(self.images), rows.shape[1])
+                    vectors[name][part] = torch.from_numpy(rows).to(vectors[name].device)
         return [vectors[block.name] for block in self.settings.blocks]
 
     def _part(
-        self,
-        sources: Mapping[str, Any],
-        coded: Sequence[tuple[Block, Coding | None]],
-        number: int,
-        part: slice,
-    ) -> Iterator[tuple[Block, np.ndarray[Any, Any]]]:
-        """Yield each block with its vectors of a part of the images, all not found stored by one pass."""
+        self, pairs: Sequence[tuple[Block, Coding | None]], number: int, part: slice
+    ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+        """Yield each block's name and vectors for a part of the images; one pass computes all not stored."""
         encoded: dict[str, np.ndarray[Any, Any]] = {}
 
         def shifted(done: int, _: int) -> None:
             if self.progress is not None:
                 self.progress(part.start + done, len(self.images))
 
-        for block, _ in coded:
+        for block, _ in pairs:
 
             def encode(name: str = block.name) -> Arrays:
                 if not encoded:
                     missing = [
-                        pair for pair in coded if not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
+                        pair for pair in pairs if not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
                     ]
-                    blocks, codings = zip(*missing)
-                    encoder = Encoder(sources, blocks, codings, self.where)
-                    encoded.update(encode_all(encoder, self.images[part], shifted))
+                    encoder = Encoder(self.sources, missing, self.where)
+                    encoded.update(encoder.encode_all(self.images[part], shifted))
                 return {"vectors": encoded.pop(name)}
 
-            yield block, self.stages.run(f"{block.name}.vectors{number}", encode)["vectors"]
+            yield block.name, self.stages.run(f"{block.name}.vectors{number}", encode)["vectors"]
 
     def _empty(self, n_rows: int, width: int) -> Tensor:
         """Return room for vectors, on the device if that leaves half of its memory for the work."""
@@ -170,10 +161,9 @@ class Fit:
             device = self.where
         return torch.empty(n_rows, width, device=device)
 
-    def classify(
-        self, vectors: Sequence[Tensor], class_weight: Any
-    ) -> tuple[tuple[float, ...], LinearClassifier]:
+    def classify(self, vectors: Sequence[Tensor]) -> tuple[tuple[float, ...], LinearClassifier]:
         """Return the weights of the blocks and the classifier, fitted on their vectors."""
+        labels, class_weight = self.labels.numbered, self._class_weight()
         parameters = {**self.settings.classifier, "class_weight": class_weight}
         classifier = LinearClassifier(**{**parameters, "device": self.device, "random_state": self.svm_seed})
         given = [None if block.weight == "cv" else block.weight for block in self.settings.blocks]
@@ -185,7 +175,7 @@ class Fit:
                 grams.extend(gram_of(block, self.where) for block in vectors)
                 choice = choose_weights(
                     grams,
-                    self.targets,
+                    labels,
                     given=given,
                     Cs=classifier.Cs if classifier.C == "cv" else (classifier.C,),
                     cv=classifier.cv,
@@ -197,20 +187,19 @@ class Fit:
             weights = tuple(self.stages.run("weights", choose)["weights"].tolist())
 
         def fit() -> Arrays:
-            return classifier_arrays(fit_blocks(classifier, vectors, self.targets, weights, grams or None))
+            return fit_blocks(classifier, vectors, labels, weights, grams or None).state()
 
-        return weights, restore_classifier(classifier, self.stages.run("classifier", fit))
+        return weights, classifier.restore(self.stages.run("classifier", fit))
 
-
-def encode_all(
-    encoder: Encoder, images: Sequence[Tensor], progress: Progress | None
-) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the vectors of all images by block; they leave the device at the end, all at once."""
-    collected: list[Tensor] = []
-    for numbers, vectors in encoder.encode(images, progress):
-        if not collected:
-            collected = [block.new_empty(len(images), block.shape[1]) for block in vectors]
-        at = torch.tensor(numbers).to(encoder.device, non_blocking=True)  # does not wait for the GPU
-        for rows, block in zip(collected, vectors):
-            rows[at] = block
-    return {block.name: as_numpy(rows) for block, rows in zip(encoder.blocks, collected)}
+    def _class_weight(self) -> Any:
+        """Return class weights by class number, as the SVM names the classes."""
+        class_weight = self.settings.classifier.get("class_weight")
+        if not isinstance(class_weight, Mapping):
+            return class_weight
+        numbers = {str(name): number for number, name in enumerate(self.labels.classes)}
+        unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
+        if unknown:
+            raise ValueError(
+                f"class_weight names {', '.join(unknown)}; expected some of {', '.join(numbers)}."
+            )
+        return {numbers[str(name)]: weight for name, weight in class_weight.items()}

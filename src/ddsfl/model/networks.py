@@ -1,64 +1,64 @@
-"""The files that deep blocks read, networks and tables: which ones, and whether they are still the same."""
+"""The files that networks and tables of a model read: which ones, and whether they are still the same."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ddsfl.descriptors.registry import make_source
 from ddsfl.model.file import ModelFileError
 from ddsfl.model.settings import Settings
-
-if TYPE_CHECKING:
-    from ddsfl.model.classifier import SceneClassifier
+from ddsfl.patches.source import ListSource, Source
 
 
-#: {"file": name of the file, "fingerprint": of its bytes} of each deep source.
-Networks = dict[str, dict[str, str]]
+@dataclasses.dataclass
+class NetworkFiles:
+    """What gives the vectors of the sources that do not see pixels.
 
-
-def find_networks(settings: Settings) -> Networks:
-    """Return which files the deep sources of the blocks read, by source; a missing one is an error."""
-    found: Networks = {}
-    for block in settings.blocks:
-        if settings.kind(block) == "deep":
-            parameters = settings.source(block.source)
-            if parameters["method"] == "callable":  # nobody can say whether two functions are the same
-                found[block.source] = {"file": "", "fingerprint": secrets.token_hex(8)}
-                continue
-            path = os.fspath(parameters["path"])
-            if not os.path.isfile(path):
-                raise ValueError(f"source {block.source}: path={path} does not exist; expected a file.")
-            fingerprint = make_source(parameters).fingerprint()
-            found[block.source] = {"file": os.path.basename(path), "fingerprint": fingerprint}
-    return found
-
-
-def check_networks(model: SceneClassifier) -> None:
-    """Raise ModelFileError unless the networks of a loaded model are those it was trained with.
-
-    Tables may be others: the vectors of new images stand in a new table.
+    Attributes
+    ----------
+    files : {"file": name of the file, "fingerprint": of its bytes} by source.
+    unchecked : the sources of a loaded model whose networks were not compared with `files` yet.
     """
-    for name in sorted(model.unchecked_):
-        path, network = model.settings_.source(name)["path"], model.networks_[name]
-        wanted = f"source {name!r} needs the network {network['file']} ({network['fingerprint']})"
-        place = (
-            f"say where it is by SceneClassifier.load(..., sources={{{name!r}: path}}), "
-            f"on the command line by --network {name}=FILE"
-        )
-        if not os.path.isfile(path):
-            raise ModelFileError(f"{wanted}, but there is no file {path}; {place}.")
-        found = model.sources_[name].fingerprint()
-        if found != network["fingerprint"]:
-            raise ModelFileError(f"{wanted}, but {path} is another one ({found}); {place}.")
-        model.unchecked_.remove(name)
+
+    files: dict[str, dict[str, str]]
+    unchecked: set[str] = dataclasses.field(default_factory=set)
+
+    @classmethod
+    def of(cls, sources: Mapping[str, Source]) -> NetworkFiles:
+        """Return what the sources of a fit read; a missing file is an error."""
+        files = {}
+        for name, source in sources.items():
+            if isinstance(source, ListSource):
+                path = source.file
+                if path is not None and not os.path.isfile(path):
+                    raise ValueError(f"source {name}: path={path} does not exist; expected a file.")
+                file = "" if path is None else os.path.basename(path)
+                files[name] = {"file": file, "fingerprint": source.fingerprint()}
+        return cls(files)
+
+    def check(self, sources: Mapping[str, Any]) -> None:
+        """Raise ModelFileError unless the networks of a loaded model are those it was trained with."""
+        for name in sorted(self.unchecked):
+            path, trained = sources[name].file, self.files[name]
+            wanted = f"source {name!r} needs the network {trained['file']} ({trained['fingerprint']})"
+            place = (
+                f"pass its new path as SceneClassifier.load(..., sources={{{name!r}: path}}), "
+                f"or on the command line as --network {name}=FILE"
+            )
+            if not os.path.isfile(path):
+                raise ModelFileError(f"{wanted}, but there is no file {path}; {place}.")
+            fingerprint = sources[name].fingerprint()
+            if fingerprint != trained["fingerprint"]:
+                raise ModelFileError(f"{wanted}, but {path} is another one ({fingerprint}); {place}.")
+            self.unchecked.remove(name)
 
 
 def moved_sources(settings: Settings, moved: Mapping[str, str | os.PathLike[str]]) -> Settings:
-    """Return settings with other paths of the files that sources read."""
+    """Return settings with new paths of the files that sources read."""
+    if not moved:
+        return settings
     with_files = [name for name, parameters in settings.sources.items() if "path" in parameters]
     unknown = sorted(set(moved) - set(with_files))
     if unknown:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ddsfl.encoder.blocks import Block
-from ddsfl.learning.forward import Layer
+from ddsfl.encoder.block import Block
+from ddsfl.learning.layer import Layer
 from ddsfl.model.settings import Settings
 
 #: Weights of the terms for inputs of unit mean energy. The paper prints margin 1 and does not print the
@@ -30,7 +31,7 @@ UPPER_BANK: Mapping[str, Any] = {**BANK, "lambda1": 0.01}
 LLC = {"method": "llc", "n_words": 2000, "n_neighbors": 5}
 SVM = {"C": "cv", "calibrate": True}
 
-#: The paper's structure: 16, 32 and 64 pixels, 6, 5 and 3 scales, steps 3, 6 and 6, 400 filters a layer,
+#: The paper's structure: 16, 32 and 64 pixels, 6, 5 and 3 scales, steps 3, 6 and 6, 400 filters per layer,
 #: 10 % exemplars, 2,000 words, 1x1 + 2x2 + 4x4 cells. Deviations: docs/paper.md. Two of them are descriptors
 #: that keep the signs of responses and a third layer at half weight, both chosen on folds (docs/accuracy.md).
 PAPER = Settings(
@@ -129,15 +130,20 @@ BEST = Settings(
     classifier=SVM,
 )
 
-PRESETS: Mapping[str, Settings] = {"quick": QUICK, "paper": PAPER, "best": BEST}
+PRESETS: Mapping[str, Settings] = {
+    name: dataclasses.replace(settings, preset=name)
+    for name, settings in {"quick": QUICK, "paper": PAPER, "best": BEST}.items()
+}
 
 
-def preset(name: str) -> Settings:
-    """Return the settings of preset ``name``.
+def preset(name: str | Settings) -> Settings:
+    """Return the settings of preset ``name``; settings themselves are returned unchanged.
 
     >>> preset("paper").layers[0].bank["n_filters"]
     400
     """
+    if isinstance(name, Settings):
+        return name
     if name not in PRESETS:
         raise ValueError(f"preset={name!r} is unknown; expected one of {', '.join(map(repr, PRESETS))}.")
     return PRESETS[name]

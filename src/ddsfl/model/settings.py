@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from ddsfl.descriptors.registry import METHODS, Kind
-from ddsfl.encoder.blocks import Block
+from ddsfl.classify.linear import LinearClassifier
+from ddsfl.coding.registry import CODINGS
+from ddsfl.compute.parameters import check_method, check_parameters
+from ddsfl.descriptors.registry import METHODS, make_source
+from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.learning.forward import Layer, spanned_field
-from ddsfl.model.checks import check_settings, drop_foreign
+from ddsfl.learning.exemplars import SELECTORS
+from ddsfl.learning.layer import Layer
+from ddsfl.patches.source import Source
+
+#: What ``sources`` may name: all descriptors but the learned layers, which are set by ``layers``.
+NAMED = {name: kind for name, kind in METHODS.items() if name != "stack"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,13 +32,14 @@ class Settings:
     Attributes
     ----------
     colour : "gray" or "lab".
-    max_side : longer images are reduced to this many pixels.
-    layers : the layers of the filter stack; none where no block asks for "stack".
+    max_side : larger images are reduced to this many pixels.
+    layers : the layers of the filter stack; none if no block uses "stack".
     sources : descriptors by name, {"method": "sift" | "hog2x2" | "lbp" | "otc" | "gist" | "centrist" |
-        "onnx" | "table" | "callable", ...parameters}; one with default parameters needs no entry, blocks
-        name its method.
+        "onnx" | "table" | "callable", ...parameters}. A descriptor with default parameters needs no entry:
+        blocks can name its method.
     blocks : the blocks whose vectors are joined.
     classifier : parameters of the LinearClassifier.
+    preset, changes : where these settings come from, for people: a preset and what was changed by path.
 
     Examples
     --------
@@ -47,30 +57,73 @@ class Settings:
     sources: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     blocks: tuple[Block, ...] = (Block("layer1"),)
     classifier: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    preset: str = dataclasses.field(default="", compare=False)
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse settings that could only fail after hours of learning."""
-        check_settings(self)
+        """Refuse parts that do not exist or do not fit each other; each part has checked itself."""
+        for name, parameters in self.sources.items():
+            if name == "stack":
+                raise ValueError("sources: 'stack' are the learned layers; expected another name.")
+            if not isinstance(name, str) or not name or "." in name:
+                raise ValueError(f"name {name!r} of a source; expected text without dots.")
+            check_method(f"source {name}", NAMED, parameters)
+            _check_source(name, make_source(parameters))
+        names = [block.name for block in self.blocks]
+        if not names:
+            raise ValueError("blocks is empty; expected at least one block.")
+        if len(set(names)) < len(names):
+            raise ValueError(f"blocks are named {', '.join(names)}; each needs its own name.")
+        known = ["stack", *self.sources, *NAMED]
+        for block in self.blocks:
+            what = f"block {block.name}"
+            if block.source not in known:
+                raise ValueError(
+                    f"{what}: source={block.source!r} is unknown; expected one of {', '.join(known)}."
+                )
+            if block.source == "stack" and not self.layers:
+                raise ValueError(f"{what}: source='stack', but layers is empty; expected at least one layer.")
+            parameters = self.source(block.source)
+            check_method(f"{what}: source {block.source}", METHODS, parameters)
+            source = make_source(parameters)
+            source.check()
+            block.check_source(source)
+        if self.layers and all(block.source != "stack" for block in self.blocks):
+            raise ValueError(
+                f"layers has {len(self.layers)} layers, but no block has source='stack'; expected no layers."
+            )
+        check_parameters("classifier", LinearClassifier, self.classifier)
 
     @property
     def min_side(self) -> int:
-        """Images are at least this large: one receptive field of the highest layer and of all sources."""
-        fields = [spanned_field(self.layers, index) for index in range(len(self.layers))]
-        used = {block.source for block in self.blocks} - {"stack"}
-        return max([*fields, *(METHODS[self.source(name)["method"]].min_side for name in used)])
+        """Images are at least this large: one field of the largest descriptor."""
+        return max(source.min_side for source in self.make_sources().values())
 
     def source(self, name: str) -> Mapping[str, Any]:
-        """Return method and parameters of a source other than "stack"."""
+        """Return method and parameters of a source."""
+        if name == "stack":
+            return {"method": "stack", "layers": self.layers}
         return self.sources.get(name, {"method": name})
 
-    def kind(self, block: Block) -> Kind:
-        """Return whether a block has "local" descriptors, "global" vectors or "deep" ones."""
-        return "local" if block.source == "stack" else METHODS[self.source(block.source)["method"]].kind
+    def make_sources(self, device: str | torch.device = "auto", seed: int | None = None) -> dict[str, Source]:
+        """Return the sources of all blocks by name, not yet fitted."""
+        names = dict.fromkeys(block.source for block in self.blocks)
+        return {name: make_source(self.source(name), device, seed) for name in names}
+
+    def image_list(self, sources: Sequence[Any], cache_bytes: int = 2**30) -> ImageList:
+        """Return images as a classifier with these settings sees them."""
+        return ImageList(
+            sources,
+            colour=self.colour,
+            max_side=self.max_side,
+            min_side=self.min_side,
+            cache_bytes=cache_bytes,
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values."""
+        """Return the settings as plain values, without where they come from."""
         values: dict[str, Any] = plain(self)
-        return values
+        return {name: value for name, value in values.items() if name not in ("preset", "changes")}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
@@ -79,8 +132,13 @@ class Settings:
         for block in values["blocks"]:
             levels = block.get("levels", Block.levels)
             blocks.append(Block(**{**block, "levels": tuple(tuple(level) for level in levels)}))
-        layers = tuple(Layer(**layer) for layer in values["layers"])
-        return cls(**{**values, "layers": layers, "blocks": tuple(blocks)})
+        layers = []
+        for number, layer in enumerate(values["layers"], start=1):
+            try:
+                layers.append(Layer(**layer))
+            except ValueError as error:
+                raise ValueError(f"layer {number}: {error}") from error
+        return cls(**{**values, "layers": tuple(layers), "blocks": tuple(blocks)})
 
     def change(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values changed, named by their path.
@@ -92,24 +150,16 @@ class Settings:
         >>> preset("quick").change({"layers.bank.eta": 0.0}).layers[0].bank["eta"]
         0.0
         """
+        if not changes:
+            return self
         values = self.to_json()
         for path, value in changes.items():
             _change(values, path.split("."), plain(value), path)
         try:
-            return Settings.from_json(values)
+            changed = Settings.from_json(values)
         except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"settings changed by {', '.join(changes)} are not whole: {error}.") from error
-
-
-def image_list(sources: Sequence[Any], settings: Settings, cache_bytes: int = 2**30) -> ImageList:
-    """Return images as a classifier with these settings wants to see them."""
-    return ImageList(
-        sources,
-        colour=settings.colour,
-        max_side=settings.max_side,
-        min_side=settings.min_side,
-        cache_bytes=cache_bytes,
-    )
+            raise ValueError(f"settings are invalid after changing {', '.join(changes)}: {error}.") from error
+        return dataclasses.replace(changed, preset=self.preset, changes={**self.changes, **changes})
 
 
 def plain(value: Any) -> Any:
@@ -129,6 +179,27 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def drop_foreign(parameters: dict[str, Any]) -> None:
+    """Remove the parameters that a newly named method does not have.
+
+    >>> coding = {"method": "vq", "n_words": 9, "n_neighbors": 5}
+    >>> drop_foreign(coding)
+    >>> coding
+    {'method': 'vq', 'n_words': 9}
+    """
+    kind: Any = {**CODINGS, **SELECTORS, **METHODS}.get(parameters["method"])
+    if kind is not None:  # an unknown one is named when the settings are checked
+        for key in set(parameters) - set(inspect.signature(kind).parameters) - {"method"}:
+            del parameters[key]
+
+
+def _check_source(name: str, source: Source) -> None:
+    try:
+        source.check()
+    except ValueError as error:
+        raise ValueError(f"source {name}: {error}") from error
+
+
 def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
     first, rest = parts[0], parts[1:]
     if isinstance(place, list):
@@ -136,7 +207,7 @@ def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
         if numbered and int(first) >= len(place):
             raise ValueError(f"setting {path!r}: there are only {len(place)} items, counted from 0.")
         if numbered and not rest:
-            raise ValueError(f"setting {path!r} names a whole item; expected one of its values.")
+            raise ValueError(f"setting {path!r} names a complete item; expected one of its values.")
         chosen = [place[int(first)]] if numbered else place
         if not numbered and rest:  # a layer without filters has no bank to change
             chosen = [item for item in place if not isinstance(item, dict) or item.get(first, 0) is not None]

@@ -1,4 +1,4 @@
-"""Passing over many images in batches of like shape, decoding ahead."""
+"""Iterate over many images in batches of similar shape, decoding ahead."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from torch import Tensor
 
 from ddsfl.images.image_list import batches
 
-#: Padded pixels of a batch: one or two images at a time suit a CPU's caches, a GPU wants many.
+#: Maximum padded pixels per batch: one or two images suit a CPU's caches; a GPU needs many.
 BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
-#: Images among which like shapes are sought, and decoded ahead of the computation: larger batches leave
-#: more of themselves empty unless there are more to choose from.
+#: Number of images that are decoded ahead and grouped by shape: larger batches need more images to choose
+#: from, or more of each batch is padding.
 READ_AHEAD = {"cpu": 128, "cuda": 512}
 
 Progress = Callable[[int, int], None]
 
 
 def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
-    """Group images of similar shapes so that no padded batch of several exceeds ``budget_pixels``.
+    """Group images of similar shape; a padded batch of several images never exceeds ``budget_pixels``.
 
     >>> batches_of_like_shape([(10, 20), (30, 30), (10, 20)], 500)
     [[0, 2], [1]]
@@ -40,9 +40,9 @@ def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int)
 def image_batches(
     images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
 ) -> Iterator[tuple[list[int], list[Tensor]]]:
-    """Yield (image numbers, images) over all images, like shapes together within a window.
+    """Yield (image numbers, images) for all images, grouped by shape within a window.
 
-    ``progress`` is called with (images done, images in all) after each batch.
+    ``progress`` is called with (images done, images in total) after each batch.
 
     >>> images = [torch.zeros(1, 20, 20), torch.zeros(1, 30, 20), torch.zeros(1, 20, 20)]
     >>> sorted(n for numbers, _ in image_batches(images, torch.device("cpu")) for n in numbers)

@@ -1,10 +1,10 @@
-"""Scales, grids, receptive fields and positions: the only place that knows where a patch lies.
+"""Scales, grids, receptive fields and positions: the only module that computes where patches lie.
 
 Coordinates are continuous: pixel i covers [i, i + 1), so a patch with corner y and side s has its centre
-at y + s / 2. A batch holds images of different shapes in one zero-padded tensor; every function that
-must know the true shapes takes them as an int64 tensor (B, 2) of heights and widths in host memory, so
-that sizes of results are known without asking the device. Small tensors travel to a GPU without waiting
-for it (``non_blocking``): a transfer that waits would hold up the work that could be queued meanwhile.
+at y + s / 2. A batch holds images of different shapes in one zero-padded tensor. Functions that need the
+true shapes take an int64 tensor (B, 2) of heights and widths in host memory: the sizes of results are then
+known without waiting for the device. Small tensors are copied to a GPU with ``non_blocking``, because a
+blocking transfer would delay work that could already be queued.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Grid cells that lie within their images, one row each, image by image and row by row."""
+    """Grid cells that lie within their images, ordered by image, row and column."""
 
     images: Tensor
     rows: Tensor
@@ -40,22 +40,22 @@ def make_batch(images: Sequence[Tensor], device: torch.device | str = "cpu") -> 
     """
     shapes = torch.tensor([image.shape[1:] for image in images], dtype=torch.int64)
     height, width = shapes.amax(dim=0).tolist()
-    # Pinned memory travels while the GPU still works on the batch before; other memory waits for it.
+    # A transfer from pinned memory overlaps with the GPU's work on the previous batch; others wait for it.
     pinned = torch.device(device).type == "cuda"
     size = (len(images), images[0].shape[0], height, width)
     padded = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-    # NumPy, because a copy of a small picture is done before torch has started its threads.
+    # NumPy copies a small image before torch has even started its threads.
     for row, image in zip(padded.numpy(), images):
         row[:, : image.shape[1], : image.shape[2]] = image.numpy()
         row[:, image.shape[1] :] = 0
         row[:, : image.shape[1], image.shape[2] :] = 0
-    # Bytes travel, floats are made where they are used: a quarter of the transfer.
+    # Transferring bytes and converting them on the device takes a quarter of the bandwidth of floats.
     there = padded.to(device, non_blocking=True)
     return Batch(there.to(torch.float32).div_(255.0), shapes)
 
 
 def scaled_shapes(shapes: Tensor, scale: int) -> Tensor:
-    """Return the shapes after rescaling by 2^(-scale/2), at least one pixel a side.
+    """Return the shapes after rescaling by 2^(-scale/2), at least one pixel per side.
 
     >>> scaled_shapes(torch.tensor([[100, 50]]), 2).tolist()
     [[50, 25]]
@@ -64,7 +64,7 @@ def scaled_shapes(shapes: Tensor, scale: int) -> Tensor:
 
 
 def grid_counts(shapes: Tensor, field: int, step: int) -> Tensor:
-    """Return how many fields fit a side at distance ``step``: (B, 2), zero where none fits.
+    """Return how many fields fit along each side at distance ``step``: (B, 2), zero where none fits.
 
     >>> grid_counts(torch.tensor([[16, 22], [15, 40]]), 16, 3).tolist()
     [[1, 3], [0, 9]]
@@ -74,7 +74,7 @@ def grid_counts(shapes: Tensor, field: int, step: int) -> Tensor:
 
 
 def grid_cells(counts: Tensor, device: torch.device | str = "cpu") -> Cells:
-    """List the cells of grids with (rows, columns) ``counts`` (B, 2).
+    """List the cells of grids with ``counts`` (B, 2) of rows and columns.
 
     >>> cells = grid_cells(torch.tensor([[1, 2], [0, 4], [2, 1]]))
     >>> list(zip(cells.images.tolist(), cells.rows.tolist(), cells.columns.tolist()))
@@ -92,9 +92,9 @@ def grid_cells(counts: Tensor, device: torch.device | str = "cpu") -> Cells:
 
 
 def centres(corners: Tensor, field: int, scaled: Tensor, original: Tensor) -> Tensor:
-    """Return centres (y, x) in pixels of the original image of fields with ``corners`` in the scaled one.
+    """Return centres (y, x), in pixels of the original image, of fields with ``corners`` in the scaled one.
 
-    All arguments but ``field`` are (T, 2): corners, shape of the scaled and of the original image a row.
+    All arguments but ``field`` are (T, 2): corner, scaled shape and original shape of each field.
     """
     ratio = original.to(torch.float32) / scaled.to(torch.float32)
     return (corners.to(torch.float32) + field / 2) * ratio
@@ -103,8 +103,8 @@ def centres(corners: Tensor, field: int, scaled: Tensor, original: Tensor) -> Te
 def resize(batch: Batch, shapes: Tensor) -> Batch:
     """Resize each image of a batch to its new shape with a triangle filter that widens when shrinking.
 
-    Two small matrices an image do it (rows, then columns), so that images of different shapes need no
-    loop: out = R_y image R_x'.
+    Two small matrices per image (rows, then columns) resize images of different shapes without a loop:
+    out = R_y image R_x'.
     """
     if torch.equal(batch.shapes, shapes):
         return batch
@@ -137,7 +137,7 @@ def patches_on_grid(pixels: Tensor, field: int, step: int) -> Tensor:
 
 
 def patches_at(pixels: Tensor, images: Tensor, corners: Tensor, field: int) -> Tensor:
-    """Return the patches (N, channels * field^2) with integer ``corners`` (N, 2) of the images (N,)."""
+    """Return the patches (N, channels * field^2) at integer ``corners`` (N, 2) of the images (N,)."""
     views = pixels.unfold(2, field, 1).unfold(3, field, 1).permute(0, 2, 3, 1, 4, 5)
     return views[images, corners[:, 0], corners[:, 1]].flatten(1)
 
@@ -145,9 +145,9 @@ def patches_at(pixels: Tensor, images: Tensor, corners: Tensor, field: int) -> T
 def resampled_patches(
     pixels: Tensor, shapes: Tensor, images: Tensor, corners: Tensor, sides: Tensor, field: int
 ) -> Tensor:
-    """Return patches (N, channels * field^2) of any real corner and side, resampled to ``field``.
+    """Return patches (N, channels * field^2) with real-valued corners and sides, resampled to ``field``.
 
-    Bilinear; points beyond the border repeat the border pixel.
+    Interpolation is bilinear; points beyond the border repeat the border pixel.
     """
     offsets = (torch.arange(field, device=pixels.device, dtype=pixels.dtype) + 0.5) / field
     points = corners[:, :, None] + offsets * sides[:, None, None] - 0.5  # (N, 2, field) pixel centres

@@ -1,4 +1,4 @@
-"""Vectors with positions: what every local descriptor gives and every coding takes."""
+"""Vectors with positions: the output of every local descriptor and the input of every coding."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LocalDescriptors:
-    """The local descriptors of a batch of B images, one after another, in one flat list.
+    """The local descriptors of a batch of B images in one flat list.
 
-    Images of different shapes have different numbers of descriptors; a flat list with an image number
-    a row needs no padding and pools with one scatter.
+    Images of different shapes have different numbers of descriptors. A flat list with one image number
+    per row needs no padding and is pooled with one scatter.
 
     Attributes
     ----------
     vectors : (T, d) descriptors.
     positions : (T, 2) centres (y, x) in pixels of the decoded image.
-    images : (T,) int64, which image of the batch a row belongs to.
+    images : (T,) int64, number of the image in the batch that a row belongs to.
     shapes : (B, 2) int64, height and width of each image.
 
     Examples
@@ -41,11 +41,11 @@ class LocalDescriptors:
 
     @property
     def n_images(self) -> int:
-        """Number of images of the batch, images without any descriptor included."""
+        """Number of images in the batch, including those without descriptors."""
         return len(self.shapes)
 
     def mirrored(self) -> LocalDescriptors:
-        """Return the same descriptors where they would lie in the images' mirror images.
+        """Return the same descriptors at their positions in the mirrored images.
 
         >>> one = LocalDescriptors(
         ...     torch.zeros(1, 8), torch.tensor([[2.0, 1.0]]), torch.tensor([0]), torch.tensor([[9, 5]])
@@ -59,9 +59,9 @@ class LocalDescriptors:
 
     @classmethod
     def joined(cls, parts: list[LocalDescriptors], vectors: Tensor | None = None) -> LocalDescriptors:
-        """Join parts that describe the same batch, at several scales say.
+        """Join parts that describe the same batch, for example at several scales.
 
-        ``vectors`` are those of all parts, where these lie one after another in memory already.
+        ``vectors`` are those of all parts, if they are already contiguous in memory.
         """
         return cls(
             torch.cat([part.vectors for part in parts]) if vectors is None else vectors,

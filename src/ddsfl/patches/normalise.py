@@ -12,19 +12,19 @@ from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rows import contrast_rows
 from ddsfl.patches.geometry import patches_on_grid
 
-#: Added to the variance of a patch of pixels in [0, 1], so that flat patches stay quiet.
+#: Its square is added to the variance of patches of pixels in [0, 1], which keeps flat patches near zero.
 CONTRAST_FLOOR = 10 / 255
 
 
 def contrast_statistics(patches: Tensor, channels: int = 1) -> tuple[Tensor, Tensor]:
     """Return the mean of each channel (N, channels) and the inverse contrast (N, 1) of raw patches.
 
-    The inverse contrast is 1 / sqrt(variance + floor^2), the variance taken over all channels after
-    each has lost its mean.
+    The inverse contrast is 1 / sqrt(variance + floor^2), with the variance over all channels after
+    subtracting the mean of each.
     """
     planes = patches.unflatten(1, (channels, -1))
     mean = planes.mean(dim=2)
-    # Mean square less squared mean: the floor swallows the cancellation, and var_mean takes 20 times as long.
+    # Mean square minus squared mean: the floor hides the cancellation, and var_mean takes 20 times as long.
     squares = torch.linalg.vector_norm(patches, dim=1, keepdim=True).square_().div_(patches.shape[1])
     variance = (squares - mean.square().mean(dim=1, keepdim=True)).clamp_(min=0)
     return mean, (variance + CONTRAST_FLOOR**2).rsqrt_()
@@ -44,7 +44,7 @@ def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
 def normalised_patches(pixels: Tensor, field: int, stride: int) -> tuple[tuple[int, int, int], Tensor]:
     """Return the grid (B, rows, columns) of all patches of padded images, and the patches as rows.
 
-    Contrast-normalised as `contrast_normalise` does; in half precision where that is fused on CUDA.
+    Patches are normalised as in `contrast_normalise`; in half precision where a fused CUDA kernel does it.
 
     >>> shape, rows = normalised_patches(torch.rand(2, 1, 20, 22), field=16, stride=3)
     >>> shape, tuple(rows.shape)
@@ -60,11 +60,11 @@ def normalised_patches(pixels: Tensor, field: int, stride: int) -> tuple[tuple[i
 
 
 class InputSpace(NamedTuple):
-    """The space in which a bank learns: principal axes of its raw inputs, then a gentle whitening.
+    """The space in which a bank learns: principal axes of its raw inputs, then gentle whitening.
 
-    ``project`` keeps distances (the space in which exemplars are searched); ``whiten`` divides axis q by
-    sqrt(variance_q + smoothing * mean variance) and scales to unit mean energy, so that margins and
-    weights mean the same in every layer and data set.
+    ``project`` keeps distances (exemplars are searched in this space). ``whiten`` divides axis q by
+    sqrt(variance_q + smoothing * mean variance) and scales to unit mean energy, which makes margins and
+    weights comparable across layers and data sets.
     """
 
     mean: Tensor  # (P,)
@@ -72,15 +72,15 @@ class InputSpace(NamedTuple):
     gains: Tensor  # (Q,)
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return raw inputs (N, P) in the principal axes (N, Q)."""
+        """Project raw inputs (N, P) onto the principal axes (N, Q)."""
         return (inputs - self.mean) @ self.axes.T
 
     def whiten(self, projected: Tensor) -> Tensor:
-        """Return projected inputs (N, Q) whitened."""
+        """Whiten projected inputs (N, Q)."""
         return projected * self.gains
 
     def fold(self, filters: Tensor) -> tuple[Tensor, Tensor]:
-        """Return matrix (D, P) and offset (D,) with filters whiten(project(x)) = matrix x - offset."""
+        """Return matrix (D, P) and offset (D,) such that filters whiten(project(x)) = matrix x - offset."""
         matrix = (filters * self.gains) @ self.axes
         return matrix, matrix @ self.mean
 
@@ -92,7 +92,7 @@ class InputSpace(NamedTuple):
 def learn_input_space(moments: Moments, n_components: int, smoothing: float) -> InputSpace:
     """Learn an input space from accumulated moments of raw inputs.
 
-    Axes without any variance are dropped: a contrast-normalised patch of 256 pixels has at most 255.
+    Axes without variance are dropped: a contrast-normalised patch of 256 pixels has at most 255.
     """
     n_components = min(n_components, len(moments.mean))
     mean, axes, variances = principal_axes(moments, n_components)[:3]

@@ -1,4 +1,4 @@
-"""Which places of an image are drawn for learning: random positions over all scales, with neighbours."""
+"""Sample patches for learning: random positions over all scales, with spatial neighbours."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from ddsfl.patches.geometry import grid_counts, scaled_shapes
 
-#: How far a spatial neighbour may lie from its patch, as a part of the field, and how its size may differ.
+#: Maximum shift of a spatial neighbour from its patch, as a fraction of the field, and its range of sizes.
 NEIGHBOUR_SHIFT = 0.125
-NEIGHBOUR_SIZES = (0.84, 1.19)  # a quarter of an octave to either side
+NEIGHBOUR_SIZES = (0.84, 1.19)  # a quarter of an octave in either direction
 
 
 class Places(NamedTuple):
-    """Fields drawn from a batch of images, and where their spatial neighbours lie.
+    """Fields drawn from a batch of images, with the positions of their spatial neighbours.
 
     images (N,), scales (N,), corners (N, 2) in pixels of the scaled image, jitter (N, M, 3) uniform
     numbers in [0, 1) that place M neighbours: down, right and size.
@@ -38,11 +38,11 @@ def draw_places(
     n_neighbours: int = 0,
     generators: Sequence[torch.Generator],
 ) -> Places:
-    """Draw ``n_per_image`` fields from each image of shapes (B, 2), the same number from each.
+    """Draw ``n_per_image`` fields from each of B images with ``shapes`` (B, 2).
 
-    Every field of every scale is equally likely, as it is among the dense descriptors; corners are
-    multiples of ``step``. Drawing is with replacement, so that small images give as many as large ones.
-    Each image has a generator of its own, so what is drawn does not depend on the batch.
+    Every field of every scale is equally likely, as among the dense descriptors; corners are multiples
+    of ``step``. Fields are drawn with replacement, so small images give as many as large ones. Each image
+    has its own generator, so its fields do not depend on the batch.
 
     >>> generators = [torch.Generator().manual_seed(0)]
     >>> shapes = torch.tensor([[40, 60]])
@@ -78,7 +78,7 @@ def draw_places(
 
 
 def jittered(corners: Tensor, jitter: Tensor, field: int) -> tuple[Tensor, Tensor]:
-    """Return corners (N, M, 2) and sides (N, M) of the neighbours that ``jitter`` (N, M, 3) places.
+    """Return corners (N, M, 2) and sides (N, M) of the neighbours given by ``jitter`` (N, M, 3).
 
     >>> corners, sides = jittered(torch.tensor([[8, 8]]), torch.full((1, 1, 3), 0.5), 16)
     >>> (corners + sides[..., None] / 2).tolist()  # the middle of the range lies on the patch itself

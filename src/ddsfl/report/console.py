@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 from typing import ClassVar
 
+import rich
+from rich.table import Table
 from tqdm import tqdm
 
 #: How stages are called for people; the names themselves are keys of stored results.
@@ -39,6 +41,8 @@ def describe_stage(name: str) -> str:
 class Console:
     """Says on standard error what is being done; with ``quiet`` only problems.
 
+    ``resumes`` says that the command can be resumed after an interruption.
+
     >>> console = Console(quiet=True)
     >>> console.stage("layer1.bank", found=False)
     >>> console.close()
@@ -46,8 +50,8 @@ class Console:
 
     _latest: ClassVar[Console | None] = None
 
-    def __init__(self, quiet: bool = False, prefix: str = "") -> None:
-        self.quiet, self.prefix = quiet, prefix
+    def __init__(self, quiet: bool = False, prefix: str = "", *, resumes: bool = False) -> None:
+        self.quiet, self.prefix, self.resumes = quiet, prefix, resumes
         self._bar: tqdm | None = None
         self._name = ""
         self._start = 0.0
@@ -100,18 +104,28 @@ class Console:
             self._name = ""
 
     @classmethod
-    def break_off(cls) -> None:
-        """Leave the stage that is going on, unfinished, so that a last sentence has a line of its own."""
+    def break_off(cls) -> bool:
+        """Leave the current stage unfinished, so that a last sentence has its own line.
+
+        Returns whether the command can be resumed.
+        """
         console = cls._latest
-        if console is None or not console._name:
-            return
+        if console is None:
+            return False
         if console._bar is not None:
             console._bar.close()
             console._bar = None
-        elif sys.stderr.isatty():
+        elif console._name and sys.stderr.isatty():
             print(file=sys.stderr)
         console._name = ""
+        return console.resumes
 
     def begin(self, name: str) -> None:
         """Start a named pass that is not a stored stage, such as reading."""
         self.stage(name, found=False)
+
+
+def show(*tables: Table) -> None:
+    """Print tables on standard output."""
+    for table in tables:
+        rich.print(table)

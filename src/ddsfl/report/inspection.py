@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from ddsfl.encoder.blocks import Block, n_words
+from ddsfl.encoder.block import Block
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.plots import draw_filters, draw_objective, draw_sharing
@@ -19,8 +19,8 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     """Return tables of provenance, layers, blocks and classes of a fitted model."""
     about = Table("", "", title="Model", show_header=False)
     training = model.training_
-    about.add_row("preset", Text(model.preset))
-    for path, value in (model.changes or {}).items():
+    about.add_row("preset", Text(model.settings_.preset or "none: settings of its own"))
+    for path, value in model.settings_.changes.items():
         about.add_row("changed", Text(f"{path} = {value}"))
     about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
     about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
@@ -38,7 +38,7 @@ def describe_model(model: SceneClassifier) -> list[Table]:
             Text(block.name),
             Text(_source_words(model, block)),
             block.coding["method"] if block.coding else "-",
-            "-" if coding is None else str(n_words(coding)),
+            "-" if coding is None else str(coding.n_learned),
             cells,
             f"{weight:g}{chosen}",
         )
@@ -82,7 +82,7 @@ def _source_words(model: SceneClassifier, block: Block) -> str:
         return f"layer {block.output + 1}" + (f", signs {layer.signs:g}" if layer.signs else "")
     method = model.settings_.source(block.source)["method"]
     named = method if method == block.source else f"{block.source} ({method})"
-    network = model.networks_.get(block.source)
+    network = model.networks_.files.get(block.source)
     return f"{named} {network['file']} {network['fingerprint'][:12]}" if network else named
 
 

@@ -1,4 +1,4 @@
-"""Search by shortlists against a sort of all distances and against whole numbers by NumPy."""
+"""Compare the search by shortlists with a sort of all distances and with integer products in NumPy."""
 
 import dataclasses
 
@@ -13,7 +13,28 @@ from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.presets import preset
 
-pytestmark = pytest.mark.skipif(not byte_products_are_fast(), reason="no fast products of bytes here")
+
+@pytest.fixture(
+    autouse=True,
+    params=[
+        "double precision",
+        pytest.param(
+            "bytes",
+            marks=pytest.mark.skipif(not byte_products_are_fast(), reason="no fast byte products here"),
+        ),
+    ],
+)
+def _products(request, monkeypatch):
+    """Multiply bytes in double precision, which is exact on every CPU, or with the instructions for bytes.
+
+    On x86 CPUs without these instructions, `torch._int_mm` saturates on large bytes.
+    """
+
+    def exact(queries, words, *, out):
+        return out.copy_(queries.double() @ words.double())
+
+    if request.param == "double precision":
+        monkeypatch.setattr(torch, "_int_mm", exact, raising=False)
 
 
 def nearest(X, words, k):
@@ -24,8 +45,8 @@ def nearest(X, words, k):
     return np.take_along_axis(squared, order, axis=1), order
 
 
-def recall(found, true):
-    return (np.asarray(found)[:, :, None] == true[:, None, :]).any(axis=1).mean()
+def recall(indices, true):
+    return (np.asarray(indices)[:, :, None] == true[:, None, :]).any(axis=1).mean()
 
 
 def drawn(seed, n, d=24, dtype=np.float32):
@@ -34,7 +55,7 @@ def drawn(seed, n, d=24, dtype=np.float32):
 
 @pytest.fixture(scope="module")
 def responses():
-    """Descriptors of drawn scenes by learned filters: words, what they were learned from, and others."""
+    """Descriptors of drawn scenes from learned filters: words, their training set, and other descriptors."""
     scenes, labels = make_scenes(4, random_state=0, size=64)
     images = [torch.from_numpy(scene)[None] for scene in scenes]
     layer = dataclasses.replace(
@@ -59,7 +80,7 @@ def test_hardly_a_neighbour_of_a_real_descriptor_is_missed(responses, k):
     true_distances, true = nearest(others, words, k)
     assert k <= shortlist.length <= 20
     assert recall(indices, true) >= 0.99
-    # A word that is missed is replaced by one that is hardly farther away.
+    # A missed word is replaced by one that is hardly farther away.
     np.testing.assert_allclose(distances, true_distances, rtol=0.05, atol=1e-5)
 
 
@@ -80,15 +101,24 @@ def test_neighbours_of_random_points_are_found_in_double_precision_too():
 def test_a_list_without_slack_holds_what_whole_numbers_put_first(n_words, k):
     words, X = drawn(3, n_words, 11), drawn(4, 70, 11)
     r, s = 0.11, 0.07  # coarse: many words change places
-    _, found = Shortlist(words, r, s, length=k).search(X, k)
+    _, indices = Shortlist(words, r, s, length=k).search(X, k)
     centred = words.numpy() - words.numpy().mean(axis=0)
     b8 = np.rint(centred / s).astype(int)
     x8 = np.rint((X.numpy() - words.numpy().mean(axis=0)) / r).astype(int)
     whole = x8 @ b8.T - np.rint((centred**2).sum(axis=1) / (2 * r * s)).astype(int)
     first = (whole * 512 + np.arange(n_words)).argsort(axis=1)[:, ::-1][:, :k]
-    np.testing.assert_array_equal(np.sort(found, axis=1), np.sort(first, axis=1))
+    np.testing.assert_array_equal(np.sort(indices, axis=1), np.sort(first, axis=1))
     if n_words >= 300:
-        assert recall(found, nearest(X, words, k)[1]) < 1
+        assert recall(indices, nearest(X, words, k)[1]) < 1
+
+
+def test_products_of_the_largest_bytes_do_not_saturate():
+    corners = torch.where(drawn(27, 150) > 0, 127.0, -127.0)
+    words, X = torch.cat([corners, -corners]), torch.where(drawn(28, 60) > 0, 127.0, -127.0)
+    _, indices = Shortlist(words, 1.0, 1.0, length=5).search(X, 5)
+    # Equal products are ordered by the larger index.
+    first = ((X @ words.T).numpy() * 512 + np.arange(300)).argsort(axis=1)[:, ::-1][:, :5]
+    np.testing.assert_array_equal(np.sort(indices, axis=1), np.sort(first, axis=1))
 
 
 def test_the_learned_list_is_as_short_as_the_recall_allows():
@@ -108,7 +138,7 @@ def test_the_learned_list_is_as_short_as_the_recall_allows():
 def test_queries_far_from_all_samples_are_searched_exactly():
     words, samples = drawn(7, 300), drawn(8, 500)
     shortlist = Shortlist.learn(words, samples, 5)
-    shortlist.length = 5  # without slack the bytes alone would miss some
+    shortlist.length = 5  # without slack, bytes alone would miss some
     near, out = drawn(9, 40), 20 * drawn(10, 40).abs()
     X = torch.cat([near, out, -out, torch.full((1, 24), 1e6)])
     _, indices = shortlist.search(X, 5)
@@ -129,7 +159,7 @@ def test_learned_scales_leave_room_for_the_keys(monkeypatch):
     words = torch.where(drawn(12, 1000, 600) > 0, 1.0, -1.0)
     X = (words[:400] + 0.3 * drawn(13, 400, 600)).clamp_(-1.2, 1.2)
     shortlist = Shortlist.learn(words, X, 1)
-    monkeypatch.setattr(module, "nearest_by_products", None)  # nobody is beyond reach
+    monkeypatch.setattr(module, "nearest_by_products", None)  # all queries must be within reach
     _, indices = shortlist.search(X[:-4], 1)
     np.testing.assert_array_equal(indices[:, 0], np.arange(396))
 
@@ -162,12 +192,12 @@ def test_nothing_is_learned_where_lists_do_not_pay():
     flat, heap = torch.ones(300, 5), drawn(18, 300, 5)
     assert Shortlist.learn(flat, heap, 5) is None
     assert Shortlist.learn(heap, heap[:0], 5) is None
-    # One word far out makes bytes too coarse for the heap of all others.
+    # One distant word makes bytes too coarse for all others.
     heap[0] = 1e4
     assert Shortlist.learn(heap, heap, 5) is None
 
 
-def test_company_and_blocks_change_nothing(monkeypatch):
+def test_other_queries_and_block_sizes_change_nothing(monkeypatch):
     words, X = drawn(19, 400), drawn(20, 333)
     shortlist = Shortlist.learn(words, X, 5)
     distances, indices = shortlist.search(X, 5)
@@ -185,12 +215,12 @@ def test_a_restored_list_finds_the_same():
     shortlist = Shortlist.learn(words, X, 4)
     again = Shortlist.restore(words, shortlist.state())
     assert again.length == shortlist.length
-    for found, expected in zip(again.search(X, 4), shortlist.search(X, 4)):
-        assert torch.equal(found, expected)
+    for restored, expected in zip(again.search(X, 4), shortlist.search(X, 4)):
+        assert torch.equal(restored, expected)
 
 
-def test_samples_of_all_images_are_heard(monkeypatch):
-    # Samples stand image by image: the first ones alone would know nothing of the second half's reach.
+def test_samples_of_all_images_are_used(monkeypatch):
+    # Samples are ordered by image: the first ones alone would not cover the range of the second half.
     monkeypatch.setattr(module, "LEARNED_FROM", 100)
     words, samples = drawn(23, 300), drawn(24, 1000)
     samples[500:] *= 3
@@ -199,7 +229,7 @@ def test_samples_of_all_images_are_heard(monkeypatch):
 
 def test_impossible_demands_are_named():
     words = drawn(25, 300)
-    with pytest.raises(ValueError, match=r"9 nearest words were asked for; expected from 1 to length=8"):
+    with pytest.raises(ValueError, match=r"9 nearest words were requested; expected from 1 to length=8"):
         Shortlist(words, 0.1, 0.1, 8).search(words, 9)
-    with pytest.raises(ValueError, match=r"recall=0; expected a part above 0"):
+    with pytest.raises(ValueError, match=r"recall=0; expected a fraction above 0"):
         Shortlist.learn(words, words, 5, recall=0)

@@ -1,4 +1,4 @@
-"""The fused coverage search on CUDA against the certified plain search and float64."""
+"""Compare the fused coverage search on CUDA with the certified plain search and with float64."""
 
 import pytest
 import torch
@@ -27,11 +27,11 @@ def plain(points, groups, membership, monkeypatch):
 
 def test_it_finds_what_the_plain_search_finds(problem, monkeypatch):
     assert coverage.can_cover(problem[0], K, problem[2])
-    found = nearest_within(problem[0], K, groups=problem[1], membership=problem[2])
+    neighbours = nearest_within(problem[0], K, groups=problem[1], membership=problem[2])
     expected = plain(*problem, monkeypatch)
-    assert (found.indices == expected.indices).float().mean() > 0.9999
-    torch.testing.assert_close(found.distances, expected.distances, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.class_distances, expected.class_distances, rtol=1e-2, atol=1e-3)
+    assert (neighbours.indices == expected.indices).float().mean() > 0.9999
+    torch.testing.assert_close(neighbours.distances, expected.distances, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(neighbours.class_distances, expected.class_distances, rtol=1e-2, atol=1e-3)
 
 
 def test_most_rows_are_certain_at_once(problem):
@@ -42,12 +42,12 @@ def test_most_rows_are_certain_at_once(problem):
 
 def test_a_sample_agrees_with_float64(problem):
     points, groups, membership = problem
-    found = nearest_within(points, K, groups=groups, membership=membership)
+    neighbours = nearest_within(points, K, groups=groups, membership=membership)
     rows = torch.randperm(N, device="cuda")[:200]
     distances = torch.cdist(points[rows].double(), points.double()).square()
     distances[groups[rows, None] == groups] = torch.inf
     expected = distances.topk(K, dim=1, largest=False)
-    torch.testing.assert_close(found.distances[rows].double(), expected.values, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(neighbours.distances[rows].double(), expected.values, rtol=1e-4, atol=1e-5)
 
 
 def test_crowds_of_equal_points_and_a_class_of_one(problem, monkeypatch):
@@ -57,10 +57,10 @@ def test_crowds_of_equal_points_and_a_class_of_one(problem, monkeypatch):
     membership[:, 0] = False
     membership[5] = torch.eye(CLASSES, dtype=torch.bool, device="cuda")[0]
     assert coverage.can_cover(points, K, membership)
-    found = nearest_within(points, K, groups=groups, membership=membership)
+    neighbours = nearest_within(points, K, groups=groups, membership=membership)
     expected = plain(points, groups, membership, monkeypatch)
-    torch.testing.assert_close(found.distances, expected.distances, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.class_distances, expected.class_distances, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(neighbours.distances, expected.distances, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(neighbours.class_distances, expected.class_distances, rtol=1e-2, atol=1e-3)
 
 
 def test_points_of_several_classes_are_left_to_the_plain_search(problem):

@@ -1,4 +1,4 @@
-"""Fused searches on CUDA against float64: fresh inputs, odd sizes, ties, groups, nothing to find."""
+"""Compare fused searches on CUDA with float64: random inputs, odd sizes, ties, groups, no points."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ def truth(queries, points, k, query_groups=None, point_groups=None):
 
 
 def random(*shape):
-    return torch.randn(*shape, device="cuda")  # a fresh draw every time
+    return torch.randn(*shape, device="cuda")  # different on each run
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_the_nearest_points_are_found(n_queries, n_points, width, k):
 def test_codes_of_real_lengths_are_searched_with_full_recall():
     queries, points = random(5000, 400).abs(), random(2000, 400).abs()
     queries, points = (torch.nn.functional.normalize(x, dim=1) for x in (queries, points))
-    found = nearest_by_products(queries, points, 5)[1]
+    indices = nearest_by_products(queries, points, 5)[1]
     expected = truth(queries, points, 5).indices[:, :5]
-    recall = (found[:, :, None] == expected[:, None, :]).any(dim=2).float().mean()
+    recall = (indices[:, :, None] == expected[:, None, :]).any(dim=2).float().mean()
     assert recall > 0.9999
 
 
@@ -81,7 +81,7 @@ def test_equal_points_go_by_the_smaller_index():
 @pytest.mark.parametrize("size", [1e-6, 1e6])
 def test_the_scale_of_the_numbers_does_not_matter(size):
     queries, points = random(200, 50), random(400, 50)
-    points[7] *= 100  # one point far out must not drown the others
+    points[7] *= 100  # one distant point must not affect the others
     plain = fused_nearest(queries, points, 5)[1]
     scaled = fused_nearest(queries * size, points * size, 5)[1]
     assert (plain == scaled).float().mean() > 0.99
@@ -98,17 +98,17 @@ def test_float64_is_left_to_the_plain_path():
 @pytest.mark.parametrize(("k", "width", "count"), [(1, 5, 3), (2, 33, 40), (5, 400, 1000), (8, 70, 129)])
 def test_codes_are_those_of_float64(k, width, count):
     queries, words = torch.rand(count, width, device="cuda"), torch.rand(60, width, device="cuda")
-    words[10:15] = words[10] + 1e-4 * torch.rand(5, width, device="cuda")  # nearly one word
+    words[10:15] = words[10] + 1e-4 * torch.rand(5, width, device="cuda")  # nearly equal words
     queries[:2] = words[10:12]
-    found = llc_codes(queries, words, k)
+    codes = llc_codes(queries, words, k)
     expected = llc_codes(queries.double(), words.double(), k)
-    same = (found.indices == expected.indices).all(dim=1)
+    same = (codes.indices == expected.indices).all(dim=1)
     assert same[2:].float().mean() > 0.99
-    torch.testing.assert_close(found.values.double()[same], expected.values[same], rtol=0, atol=5e-3)
+    torch.testing.assert_close(codes.values.double()[same], expected.values[same], rtol=0, atol=5e-3)
     with plain_path():
         plain = llc_codes(queries, words, k)
-    both = (found.indices == plain.indices).all(dim=1)
-    torch.testing.assert_close(found.values[both], plain.values[both], rtol=0, atol=5e-3)
+    both = (codes.indices == plain.indices).all(dim=1)
+    torch.testing.assert_close(codes.values[both], plain.values[both], rtol=0, atol=5e-3)
 
 
 @pytest.mark.parametrize(("channels", "field", "stride"), [(1, 16, 3), (1, 16, 2), (3, 7, 5)])
@@ -116,5 +116,5 @@ def test_patches_lose_mean_and_contrast(channels, field, stride):
     pixels = torch.rand(3, channels, 41, 50, device="cuda")
     pixels[1] = 0.5  # flat
     expected = contrast_normalise(patches_on_grid(pixels, field, stride).flatten(0, 2), channels)
-    found = contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
-    torch.testing.assert_close(found.float(), expected, rtol=1e-3, atol=2e-3)
+    rows = contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
+    torch.testing.assert_close(rows.float(), expected, rtol=1e-3, atol=2e-3)

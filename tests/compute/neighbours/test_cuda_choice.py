@@ -1,4 +1,4 @@
-"""Which tensors kernels serve, asked without a GPU: tensors are stood for by their place and number type."""
+"""Which tensors the kernels support, tested without a GPU: stand-ins have only a device and a dtype."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def triton(monkeypatch):
     monkeypatch.setattr(device, "has_triton", lambda: True)
 
 
-def test_kernels_serve_float32_on_cuda_alone(triton):
+def test_kernels_support_only_float32_on_cuda(triton):
     assert has_kernels(ON_CUDA)
     assert can_fuse(ON_CUDA, 32)
     assert not can_fuse(ON_CUDA, 33)
@@ -30,11 +30,11 @@ def test_kernels_serve_float32_on_cuda_alone(triton):
         assert not can_fuse(other, 1)
 
 
-def test_nothing_is_served_without_a_compiler_or_on_the_plain_path(triton, monkeypatch):
+def test_no_kernels_without_a_compiler_or_on_the_plain_path(triton, monkeypatch):
     with plain_path():
         with plain_path():
             assert not has_kernels(ON_CUDA)
-        assert not has_kernels(ON_CUDA)  # the outer one still holds
+        assert not has_kernels(ON_CUDA)  # the outer context is still active
         assert not can_fuse(ON_CUDA, 1)
     assert has_kernels(ON_CUDA)
     monkeypatch.setattr(device, "has_triton", lambda: False)

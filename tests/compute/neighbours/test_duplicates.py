@@ -9,7 +9,7 @@ from tests.oracles import knn as oracle
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_keys_are_equal_for_equal_rows_alone(dtype):
-    # Round numbers, whose low bits are all zero, are the hard ones.
+    # Round numbers are the hard ones: their low bits are all zero.
     points = torch.cartesian_prod(*[torch.tensor([0.0, 1.0, 2.0, -1.0], dtype=dtype)] * 6)
     keys = _row_keys(points, 1000)
     assert len(torch.unique(keys)) == len(points)
@@ -26,7 +26,7 @@ def test_the_first_of_equal_points_are_seen():
     points = torch.zeros(9, 2)
     assert findable(points[:6], None, 3, 2**20) is None
     assert findable(points[:7], None, 3, 2**20).tolist() == [0, 1, 2, 3, 4, 5]
-    # Of one group three are enough, but points of no group are strangers to each other.
+    # Three points of one group are enough, but points without a group are all independent.
     two_groups = torch.tensor([4, 4, 4, 4, 7, 7, 7, 7, 7])
     assert findable(points, torch.zeros(9, dtype=torch.int64), 3, 2**20).tolist() == [0, 1, 2]
     assert findable(points, two_groups, 3, 2**20).tolist() == [0, 1, 2, 4, 5, 6]
@@ -40,13 +40,13 @@ def test_crowds_of_equal_points_change_no_answer(largest, budget):
     points = rng.normal(size=(400, 3))
     points[rng.permutation(400)[:150]] = 0
     points[rng.permutation(400)[:60]] = 1
-    # Runs of neighbouring points share a group, and some points have none.
+    # Runs of consecutive points share a group, and some points have none.
     groups = np.cumsum(rng.random(400) < 1 / largest)
     groups[rng.random(400) < 0.1] = -1
     membership = rng.random((400, 3)) < [0.5, 0.05, 0.01]
     tensor = torch.from_numpy(points)
     assert len(findable(tensor, torch.from_numpy(groups), 6, budget)) < 250
-    found = nearest_within(
+    neighbours = nearest_within(
         tensor,
         6,
         groups=torch.from_numpy(groups),
@@ -54,8 +54,8 @@ def test_crowds_of_equal_points_change_no_answer(largest, budget):
         budget_bytes=budget,
     )
     expected = oracle.nearest_within(points, 6, groups, membership)
-    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
-    np.testing.assert_allclose(found.distances.numpy(), expected[0], rtol=1e-12)
-    np.testing.assert_allclose(found.class_distances.numpy(), expected[2], rtol=1e-12)
+    np.testing.assert_array_equal(neighbours.indices.numpy(), expected[1])
+    np.testing.assert_allclose(neighbours.distances.numpy(), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(neighbours.class_distances.numpy(), expected[2], rtol=1e-12)
     between = nearest(tensor[:50], tensor, 6, budget_bytes=budget)
     np.testing.assert_array_equal(between.indices.numpy(), oracle.nearest(points[:50], points, 6)[1])

@@ -13,9 +13,9 @@ def draw(seed, n, p, dtype=torch.float64):
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, p))).to(dtype)
 
 
-def assert_found(found, expected, exact=True):
-    np.testing.assert_allclose(found.distances.numpy(), expected[0], rtol=1e-12 if exact else 1e-5)
-    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+def assert_found(neighbours, expected, exact=True):
+    np.testing.assert_allclose(neighbours.distances.numpy(), expected[0], rtol=1e-12 if exact else 1e-5)
+    np.testing.assert_array_equal(neighbours.indices.numpy(), expected[1])
 
 
 @pytest.fixture(autouse=True, params=[2**14, 112], ids=["one block", "many blocks"])
@@ -39,7 +39,7 @@ def test_nearest_leaves_out_the_own_group(budget):
     queries, points = draw(0, 23, 3), draw(1, 201, 3)
     rng = np.random.default_rng(2)
     query_groups, point_groups = rng.integers(-1, 4, 23), rng.integers(-1, 4, 201)
-    found = nearest(
+    neighbours = nearest(
         queries,
         points,
         6,
@@ -47,7 +47,7 @@ def test_nearest_leaves_out_the_own_group(budget):
         point_groups=torch.from_numpy(point_groups),
         budget_bytes=budget,
     )
-    assert_found(found, oracle.nearest(queries.numpy(), points.numpy(), 6, query_groups, point_groups))
+    assert_found(neighbours, oracle.nearest(queries.numpy(), points.numpy(), 6, query_groups, point_groups))
 
 
 @pytest.mark.parametrize("n", [1, 2, 16, 17, 333])
@@ -56,7 +56,7 @@ def test_within_matches_loops(n, budget):
     points = draw(3, n, 4)
     rng = np.random.default_rng(4)
     groups, membership = rng.integers(-1, n // 5 + 1, n), rng.random((n, 3)) < 0.3
-    found = nearest_within(
+    neighbours = nearest_within(
         points,
         9,
         groups=torch.from_numpy(groups),
@@ -64,8 +64,8 @@ def test_within_matches_loops(n, budget):
         budget_bytes=budget,
     )
     expected = oracle.nearest_within(points.numpy(), 9, groups, membership)
-    assert_found(found, expected)
-    np.testing.assert_allclose(found.class_distances.numpy(), expected[2], rtol=1e-12)
+    assert_found(neighbours, expected)
+    np.testing.assert_allclose(neighbours.class_distances.numpy(), expected[2], rtol=1e-12)
     assert_found(nearest_within(points, 9, budget_bytes=budget), oracle.nearest_within(points.numpy(), 9))
 
 
@@ -73,10 +73,10 @@ def test_classes_far_from_every_neighbour_are_found_too():
     points = torch.cat([draw(5, 90, 3), draw(6, 40, 3) + 50])
     membership = torch.zeros(130, 3, dtype=torch.bool)
     membership[:90, 0] = membership[90:, 1] = True
-    found = nearest_within(points, 2, membership=membership)
+    neighbours = nearest_within(points, 2, membership=membership)
     expected = oracle.nearest_within(points.numpy(), 2, None, membership.numpy())[2]
-    np.testing.assert_allclose(found.class_distances.numpy(), expected, rtol=1e-12)
-    assert torch.isinf(found.class_distances[:, 2]).all()
+    np.testing.assert_allclose(neighbours.class_distances.numpy(), expected, rtol=1e-12)
+    assert torch.isinf(neighbours.class_distances[:, 2]).all()
 
 
 def test_every_budget_gives_the_same_bits_in_single_precision():
@@ -97,21 +97,21 @@ def test_equal_distances_are_ordered_by_index(dtype):
     copies = torch.full((200, 3), 0.3, dtype=dtype)
     grid = torch.cartesian_prod(*[torch.arange(5, dtype=dtype)] * 3)
     points = torch.cat([grid, copies])
-    found = nearest_within(points, 12)
-    assert_found(found, oracle.nearest_within(points.double().numpy(), 12), dtype == torch.float64)
+    neighbours = nearest_within(points, 12)
+    assert_found(neighbours, oracle.nearest_within(points.double().numpy(), 12), dtype == torch.float64)
 
 
 def test_points_in_no_random_order_are_found_too():
-    # Each block holds one dense cluster: what it offers beats all that its points have seen before.
+    # Each block is one dense cluster: its candidates beat all earlier candidates of its points.
     centres = torch.arange(24, dtype=torch.float64).repeat_interleave(30)[:, None]
     points = 10 * centres + draw(13, 720, 5)
     groups = torch.arange(720) // 3
-    found = nearest_within(points, 25, groups=groups)
-    assert_found(found, oracle.nearest_within(points.numpy(), 25, groups.numpy()))
+    neighbours = nearest_within(points, 25, groups=groups)
+    assert_found(neighbours, oracle.nearest_within(points.numpy(), 25, groups.numpy()))
 
 
 def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
-    # Inputs rounded to eighths propose wrong candidates; the bound must notice and ask for more.
+    # Inputs rounded to eighths propose wrong candidates; the bound must detect this and retry with more.
     points = draw(14, 400, 64, torch.float32)
     expected = nearest_within(points, 6)
     within, between = exact.propose_within, exact.propose
@@ -123,12 +123,12 @@ def test_coarse_products_do_not_spoil_the_answer(monkeypatch):
     monkeypatch.setattr(exact, "propose", lambda q, p, *rest: between(coarse(q), coarse(p), *rest))
     assert not torch.equal(nearest_within(points, 6).indices, expected.indices)
     monkeypatch.setattr(certify, "_input_rounding", lambda tensor: 1 / 16)
-    found = nearest_within(points, 6)
-    assert torch.equal(found.indices, expected.indices)
-    assert torch.equal(found.distances, expected.distances)
+    neighbours = nearest_within(points, 6)
+    assert torch.equal(neighbours.indices, expected.indices)
+    assert torch.equal(neighbours.distances, expected.distances)
 
 
-def test_torchs_matmul_precision_is_heard():
+def test_torchs_matmul_precision_is_taken_into_account():
     single, double = torch.zeros(1), torch.zeros(1, dtype=torch.float64)
     assert certify._input_rounding(single) == 0
     torch.set_float32_matmul_precision("medium")
@@ -142,10 +142,10 @@ def test_torchs_matmul_precision_is_heard():
 def test_an_outlier_does_not_spoil_the_others():
     points = draw(8, 300, 8, torch.float32)
     points[17] = 1e6
-    found = nearest_within(points, 5)
+    neighbours = nearest_within(points, 5)
     expected = oracle.nearest_within(points.double().numpy(), 5)
-    rows = torch.arange(300) != 17  # single precision cannot order what the outlier itself sees
-    np.testing.assert_array_equal(found.indices[rows].numpy(), expected[1][rows.numpy()])
+    rows = torch.arange(300) != 17  # single precision cannot order the outlier's own neighbours
+    np.testing.assert_array_equal(neighbours.indices[rows].numpy(), expected[1][rows.numpy()])
 
 
 def test_a_permutation_of_the_points_changes_nothing_but_the_order():
@@ -157,9 +157,9 @@ def test_a_permutation_of_the_points_changes_nothing_but_the_order():
 
 
 def test_fewer_points_than_neighbours_are_padded():
-    found = nearest(draw(0, 2, 3), draw(1, 2, 3), 4)
-    assert (found.indices[:, 2:] == -1).all()
-    assert torch.isinf(found.distances[:, 2:]).all()
+    neighbours = nearest(draw(0, 2, 3), draw(1, 2, 3), 4)
+    assert (neighbours.indices[:, 2:] == -1).all()
+    assert torch.isinf(neighbours.distances[:, 2:]).all()
     empty = nearest(draw(0, 2, 3), draw(1, 0, 3), 4)
     assert (empty.indices == -1).all()
 
@@ -202,13 +202,13 @@ def test_cuda_agrees():
 
 @pytest.mark.parametrize("shift", [0.0, 0.001, 5.0])
 @pytest.mark.parametrize("n", [64, 61])
-def test_points_around_zero_are_not_copied_and_found_all_the_same(shift, n):
+def test_points_around_zero_are_found_without_a_copy(shift, n):
     points = draw(40, n, 6) + shift
     points -= points.mean(0) - shift
     centre = propose.subtracted(points)
     centred = propose._centred(points, centre)
     assert (centred is points) == (n == 64 and shift < 1)
     torch.testing.assert_close(centred[:n] + centre, points)
-    found = nearest(points[:9], points, 4)
+    neighbours = nearest(points[:9], points, 4)
     expected = oracle.nearest(points[:9].numpy(), points.numpy(), 4)
-    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+    np.testing.assert_array_equal(neighbours.indices.numpy(), expected[1])

@@ -1,4 +1,4 @@
-"""Nearest neighbours by products against a sort of all distances."""
+"""Compare nearest neighbours by products with a sort of all distances."""
 
 import numpy as np
 import pytest
@@ -42,9 +42,9 @@ def test_blocks_keep_to_the_budget_and_small_on_a_cpu(monkeypatch):
     addmm = torch.addmm
 
     def counted(*matrices):
-        found = addmm(*matrices)
-        sizes.append(found.numel() * found.element_size())
-        return found
+        products = addmm(*matrices)
+        sizes.append(products.numel() * products.element_size())
+        return products
 
     monkeypatch.setattr(torch, "addmm", counted)
     X, points = torch.zeros(201, 5), torch.zeros(7, 5)
@@ -58,9 +58,9 @@ def test_blocks_keep_to_the_budget_and_small_on_a_cpu(monkeypatch):
 
 
 def test_an_impossible_number_is_named():
-    with pytest.raises(ValueError, match="4 nearest points were asked for; expected from 1 to 3"):
+    with pytest.raises(ValueError, match="4 nearest points were requested; expected from 1 to 3"):
         nearest_by_products(torch.zeros(2, 5), torch.zeros(3, 5), 4)
-    with pytest.raises(ValueError, match="0 nearest points were asked for; expected from 1 to 3"):
+    with pytest.raises(ValueError, match="0 nearest points were requested; expected from 1 to 3"):
         nearest_by_products(torch.zeros(2, 5), torch.zeros(3, 5), 0)
 
 

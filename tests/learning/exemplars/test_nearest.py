@@ -15,7 +15,7 @@ from tests.support.patches import contrast_normalised, planted_patches, smooth_i
 
 
 def labelled_patches(seed: int, multi_label: bool = False):
-    """37 patches of 9 images and 3 classes in float64."""
+    """Return 37 patches of 9 images and 3 classes in float64."""
     rng = np.random.default_rng(seed)
     groups = np.sort(rng.integers(0, 9, 37))
     of_image = np.eye(3, dtype=int)[np.arange(9) % 3]
@@ -99,12 +99,12 @@ def test_a_permutation_permutes_the_result_and_changes_nothing_else(dtype: type)
     rng = np.random.default_rng(5)
     X, membership, groups = labelled_patches(5)
     X, membership = np.round(X, 0).astype(dtype), membership.copy()
-    twins = np.array([3, 3, 8, 20])  # same patch again, in other images and partly other classes
+    twins = np.array([3, 3, 8, 20])  # duplicates, in other images and some in other classes
     X = np.concatenate([X, X[twins]])
     membership = np.concatenate([membership, membership[[3, 4, 30, 20]]])
     groups = np.concatenate([groups, [11, 12, 13, 14]])
     selector = NearestExemplars(fraction=0.3, coverage=4).fit(X, membership, groups)
-    assert len(np.unique(selector.scores_[~np.isnan(selector.scores_)])) < len(X)  # ties are there
+    assert len(np.unique(selector.scores_[~np.isnan(selector.scores_)])) < len(X)  # there are ties
     for _ in range(5):
         order = rng.permutation(len(X))
         again = clone(selector).fit(X[order], membership[order], groups[order])
@@ -161,8 +161,8 @@ def test_hardly_any_scores_of_real_patches_are_tied(shared) -> None:
     with tarfile.open(shared / "data" / "scene15.part1.tar") as archive:
         members = [member for member in archive if member.name.endswith(("1.jpg", "2.jpg"))]
         for member in members[::12]:
-            picture = Image.open(archive.extractfile(member)).convert("L")
-            images.append(np.asarray(picture) / 255)
+            image = Image.open(archive.extractfile(member)).convert("L")
+            images.append(np.asarray(image) / 255)
             labels.append(member.name.split("/")[-2])
     X, groups = contrast_normalised(images, 25, rng)
     selector = NearestExemplars().fit(X, np.array(labels)[groups], groups)

@@ -1,4 +1,4 @@
-"""Blind exemplars: the right number of each class, by content and seed."""
+"""Random exemplars: the right number per class, determined by content and seed."""
 
 import numpy as np
 import pytest

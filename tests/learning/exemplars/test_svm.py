@@ -19,7 +19,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def random_clusters(seed: int):
-    """31 patches of 3 classes, some with two, and 7 clusters of at most 5 members."""
+    """Return 31 patches of 3 classes, some with two classes, and 7 clusters of at most 5 members."""
     rng = np.random.default_rng(seed)
     patches = torch.from_numpy(rng.normal(size=(31, 4)))
     membership = torch.from_numpy(np.eye(3, dtype=bool)[rng.integers(3, size=31)])
@@ -70,9 +70,9 @@ def test_clusters_start_with_the_members_nearest_to_the_centre() -> None:
     membership = torch.zeros(23, 2, dtype=torch.bool)
     membership[:17, 0] = membership[17:, 1] = True
     half = torch.ones(23, dtype=torch.bool)
-    found = parts.start_clusters(X, membership, half, 3, 3, 5, seeded())
-    of_first = found.members[found.labels == 0]
-    assert len(of_first) == 2  # the third has one member only
+    clusters = parts.start_clusters(X, membership, half, 3, 3, 5, seeded())
+    of_first = clusters.members[clusters.labels == 0]
+    assert len(of_first) == 2  # the third has only one member
     for rows, members in ((range(9), of_first), (range(9, 16), of_first)):
         rows = np.array(rows)
         centre = X[rows].mean()
@@ -111,7 +111,7 @@ def test_firing_agrees_with_loops(budget_bytes: int) -> None:
     planes = LinearSolution(
         torch.from_numpy(rng.normal(size=(7, 4))), torch.from_numpy(rng.normal(size=7) - 1)
     )
-    found = parts.fire(patches, membership, ~half, planes, clusters.labels, 5, budget_bytes)
+    firing = parts.fire(patches, membership, ~half, planes, clusters.labels, 5, budget_bytes)
     counts, sizes, best = oracle.firing(
         patches.numpy(),
         membership.numpy(),
@@ -121,9 +121,9 @@ def test_firing_agrees_with_loops(budget_bytes: int) -> None:
         clusters.labels.numpy(),
         5,
     )
-    np.testing.assert_array_equal(found.counts, counts)
-    np.testing.assert_array_equal(found.sizes, sizes)
-    np.testing.assert_array_equal(found.best, best)
+    np.testing.assert_array_equal(firing.counts, counts)
+    np.testing.assert_array_equal(firing.sizes, sizes)
+    np.testing.assert_array_equal(firing.best, best)
 
 
 @pytest.mark.parametrize("many", [1, 3, 0.5, 1.0])
@@ -134,16 +134,16 @@ def test_removal_agrees_with_loops(many: float) -> None:
     counts[:, 4] = 0
     labels = rng.integers(0, 5, 200)
     firing = parts.Firing(*map(torch.from_numpy, (counts, sizes)), torch.empty(0))
-    found = parts.is_discriminative(firing, torch.from_numpy(labels), 3, many)
+    stays = parts.is_discriminative(firing, torch.from_numpy(labels), 3, many)
     expected = oracle.discriminative(counts, sizes, labels, 3, many)
     assert 0 < sum(expected) < 200
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(stays, expected)
 
 
 def test_exemplar_is_the_member_nearest_to_the_centre() -> None:
     patches, _, _, clusters = random_clusters(6)
-    found = parts.nearest_to_centre(patches, clusters)
-    for members, exemplar in zip(clusters.members, found):
+    exemplars = parts.nearest_to_centre(patches, clusters)
+    for members, exemplar in zip(clusters.members, exemplars):
         own = members[members >= 0]
         lengths = (patches[own] - patches[own].mean(0)).norm(dim=1)
         assert exemplar == own[lengths.argmin()]
@@ -194,7 +194,7 @@ def test_a_class_without_a_discriminative_cluster_keeps_its_best() -> None:
 def test_a_permutation_permutes_the_choice(with_groups: bool) -> None:
     rng = np.random.default_rng(9)
     X, y, groups, _ = planted_patches(9, images=4)
-    X = np.concatenate([X, X[:7]])  # twins in other images
+    X = np.concatenate([X, X[:7]])  # duplicates in another image
     y, groups = np.concatenate([y, y[:7]]), np.concatenate([groups, np.full(7, 99)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -204,7 +204,7 @@ def test_a_permutation_permutes_the_choice(with_groups: bool) -> None:
         again = clone(selector).fit(X[order], y[order], groups[order] if with_groups else None)
     chosen, chosen_again = X[selector.indices_], X[order][again.indices_]
     np.testing.assert_array_equal(np.sort(chosen, axis=0), np.sort(chosen_again, axis=0))
-    if with_groups:  # without them the twins cannot be told apart
+    if with_groups:  # without groups the duplicates cannot be distinguished
         np.testing.assert_array_equal(again.support_, selector.support_[order])
 
 
@@ -222,7 +222,7 @@ def test_the_seed_decides_and_the_scale_does_not() -> None:
 def test_several_labels_and_none() -> None:
     X, y, groups, _ = planted_patches(11)
     membership = np.eye(6, dtype=int)[y]
-    membership[groups % 8 == 0, 0] = 1  # some images of every class carry class 0 as well
+    membership[groups % 8 == 0, 0] = 1  # some images of every class also have class 0
     membership[groups % 8 == 1] = 0
     selector = SvmExemplars(random_state=0).fit(X, membership, groups)
     assert selector.support_.any(0).all()

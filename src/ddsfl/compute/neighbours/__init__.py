@@ -1,1 +1,1 @@
-"""Nearest neighbours: exact and certified, or straight from products, on any device."""
+"""Nearest neighbours on any device: exact and certified, or directly from matrix products."""

@@ -1,10 +1,10 @@
-"""Nearest words on a CPU by products of bytes and an exact look at the few that come near.
+"""Nearest words on a CPU: products of bytes select a shortlist, true distances rank it.
 
-The words nearest to a descriptor are a handful of thousands, and products in single precision are far more
-than it takes to dismiss the others. Products of whole numbers of one byte take a quarter of the time on
-processors with instructions for them. They name a shortlist for each query; the shortlist alone is ranked
-by true distances. What is lost is a word that rounding to bytes pushed off the shortlist, and the length
-of the list is learned so that this is rare.
+Of thousands of words, only a handful are nearest to a descriptor, and single precision is more than enough
+to rule out the others. Products of one-byte integers take a quarter of the time on processors with
+instructions for them. They select a shortlist for each query, and only the shortlist is ranked by true
+distances. A word is missed if rounding to bytes pushes it off the shortlist; the length of the list is
+learned so that this is rare.
 
 Shapes: T queries of d values, M words, K neighbours, L candidates on a shortlist.
 """
@@ -24,18 +24,18 @@ from ddsfl.compute.device import slices
 from ddsfl.compute.neighbours.propose import GROUP, highest
 from ddsfl.compute.neighbours.words import nearest_by_products
 
-#: The largest whole number that bytes are used for; -128 stays out, so that signs are alike.
+#: Largest integer used in bytes; -128 is excluded to keep the range symmetric.
 LARGEST = 127
-#: Queries screened at once. Smaller blocks stay nearer to the processor, larger ones wait less often for
-#: the slowest thread; this many are 8 MB of keys for 2,000 words.
+#: Queries screened at once. Smaller blocks stay in the cache, larger ones wait less often for the slowest
+#: thread; this many take 8 MB of keys for 2,000 words.
 BLOCK = 1024
-#: Below this many words the exact search is as fast.
+#: With fewer words, the exact search is as fast.
 LEAST_WORDS = 256
-#: Ranking longer shortlists exactly would cost what the bytes saved.
+#: Ranking longer shortlists exactly would cost as much as the bytes save.
 LONGEST = 32
-#: Samples from which scales and the length of the list are learned.
+#: Number of samples from which the scales and the length of the list are learned.
 LEARNED_FROM = 4096
-#: Part of the samples within reach of the bytes; queries beyond are searched exactly.
+#: Fraction of the samples within the range of the bytes; queries beyond are searched exactly.
 WITHIN_REACH = 0.999
 
 
@@ -45,7 +45,7 @@ def byte_products_are_fast() -> bool:
     >>> byte_products_are_fast() in (True, False)
     True
     """
-    # Neither name is old in torch, and the second one is not promised to stay.
+    # Older versions of torch lack both names, and the second one is private.
     if not (hasattr(torch.cpu, "get_capabilities") and hasattr(torch, "_int_mm")):
         return False
     able = torch.cpu.get_capabilities()
@@ -54,21 +54,21 @@ def byte_products_are_fast() -> bool:
 
 
 class Shortlist:
-    """Search of the nearest words through shortlists that products of bytes name.
+    """Search for the nearest words through shortlists selected by products of bytes.
 
-    With words b and queries x less the mean of the words, rounded to bytes b8 and x8 of scales s and r, a
-    word's rank on the list is that of the whole number
+    Words b and queries x, less the mean of the words, are rounded to bytes b8 and x8 with scales s and r.
+    Words are ranked by the integer
 
         x8'b8 - round(|b|^2 / (2 r s)),    about (x'b - |b|^2 / 2) / (r s).
 
-    Whole numbers add up without rounding: a query's answer never depends on its company. A query that bytes
-    cannot hold, because it lies farther out than the samples of `learn`, is searched exactly.
+    Integers add up without rounding, so a query's result never depends on the other queries. A query that
+    bytes cannot represent, because it lies farther out than the samples of `learn`, is searched exactly.
 
     Parameters
     ----------
     words : (M, d) in host memory.
-    query_scale, word_scale : r and s, what 1 stands for in a byte.
-    length : L, words on a shortlist.
+    query_scale, word_scale : r and s, the values of one unit in a byte.
+    length : L, number of words on a shortlist.
 
     Examples
     --------
@@ -85,31 +85,31 @@ class Shortlist:
         self._centre = words.mean(dim=0)
         self._centred = words - self._centre
         self._offsets = self._centred.square().sum(dim=1) / -2
-        # `highest` looks at whole groups: words of zeros fill them up, behind all others by their keys.
+        # `highest` needs complete groups: zero words fill them up, with keys that rank last.
         padding = -len(words) % GROUP
         self._bytes = pad(_to_bytes(self._centred / word_scale), (0, 0, 0, padding))
         whole_offsets = (self._offsets.double() / (query_scale * word_scale)).round_()
-        # A key is the whole number above the word's own number, so that ordering keys orders words.
+        # A key holds the integer in its high bits and the word's index in its low bits: no two are equal.
         self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words))))
         numbers = torch.arange(len(words))
         key_offsets = (whole_offsets.long() * self._n_numbers + numbers).int()
         self._key_offsets = pad(key_offsets, (0, padding), value=-(2**31))
         longest = float(self._bytes.double().norm(dim=1).max())
         room = 2**31 / self._n_numbers - 1 - float(whole_offsets.abs().max())
-        # Cauchy-Schwarz, and half a unit of rounding in each of the d values.
+        # Cauchy-Schwarz bound, with half a unit of rounding in each of the d values.
         self._reach = room / max(longest, 1.0) - math.sqrt(words.shape[1]) / 2
 
     @classmethod
     def learn(cls, words: Tensor, samples: Tensor, k: int, recall: float = 0.999) -> Shortlist | None:
-        """Return a shortlist that holds this part of the ``k`` true nearest words of the samples (T, d).
+        """Return a shortlist with a fraction ``recall`` of the ``k`` nearest words of the samples (T, d).
 
-        None where a shortlist does not pay: fewer than 256 words, or a list longer than 32.
+        None if a shortlist saves no time: with fewer than 256 words, or a list longer than 32.
         """
         if not 0 < recall <= 1:
-            raise ValueError(f"recall={recall}; expected a part above 0 and at most 1.")
+            raise ValueError(f"recall={recall}; expected a fraction above 0 and at most 1.")
         if len(words) < max(LEAST_WORDS, k) or len(samples) == 0:
             return None
-        # Every n-th: samples often stand image by image.
+        # Every n-th: samples are often ordered by image.
         samples = samples[:: -(-len(samples) // LEARNED_FROM)].cpu()
         words = words.cpu().to(samples.dtype)
         scales = _scales(words, samples)
@@ -120,19 +120,19 @@ class Shortlist:
         return None if length > LONGEST else cls(words, *scales, length=length)
 
     def state(self) -> np.ndarray[Any, Any]:
-        """Return what was learned beside the words (3,); `restore` takes it."""
+        """Return the learned numbers (3,), without the words, for `restore`."""
         return np.array([self.query_scale, self.word_scale, self.length], dtype=np.float64)
 
     @classmethod
     def restore(cls, words: Tensor, state: np.ndarray[Any, Any]) -> Shortlist:
-        """Return the shortlist of these words (M, d) that has this `state`."""
+        """Return the shortlist of these words (M, d) with this `state`."""
         query_scale, word_scale, length = state.tolist()
         return cls(words, query_scale, word_scale, int(length))
 
     def search(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Return squared distances and indices (T, k) of words near each query (T, d), nearest first."""
         if not 1 <= k <= self.length:
-            raise ValueError(f"{k} nearest words were asked for; expected from 1 to length={self.length}.")
+            raise ValueError(f"{k} nearest words were requested; expected from 1 to length={self.length}.")
         distances = queries.new_empty(len(queries), k)
         indices = torch.empty(len(queries), k, dtype=torch.int64)
         far = torch.zeros(len(queries), dtype=torch.bool)
@@ -152,14 +152,14 @@ class Shortlist:
         return distances.clamp_(min=0), indices
 
     def _beyond(self, scaled: Tensor, lengths: Tensor) -> Tensor:
-        """Return which queries bytes cannot hold, or whose keys might not fit into 32 bits."""
+        """Return which queries bytes cannot represent, or whose keys might not fit into 32 bits."""
         held = (scaled.amax(dim=1) < LARGEST + 0.5) & (scaled.amin(dim=1) > -LARGEST - 0.5)
         return ~(held & (lengths <= self._reach * self.query_scale))
 
     def _keys(self, queries: Tensor, out: Tensor) -> Tensor:
-        """Return (T, M) whole numbers, M rounded up to whole groups, that order the words for each query.
+        """Return (T, M) integers that order the words for each query, M rounded up to complete groups.
 
-        Each holds its word's number, so that no two of a query are equal.
+        Each contains its word's index, so no two keys of a query are equal.
         """
         torch._int_mm(queries, self._bytes.T, out=out)
         return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
@@ -168,7 +168,7 @@ class Shortlist:
         """Return (T, L) x'b - |b|^2 / 2 of the candidates (T, L), in full precision."""
         n_rows, length = candidates.shape
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sparse", UserWarning)  # that this is "in beta state"
+            warnings.filterwarnings("ignore", "Sparse", UserWarning)  # "in beta state"
             wanted = torch.sparse_csr_tensor(
                 torch.arange(0, n_rows * length + 1, length),
                 candidates.flatten(),
@@ -176,17 +176,17 @@ class Shortlist:
                 (n_rows, len(self.words)),
                 check_invariants=False,
             )
-        # The only product in torch that visits chosen pairs without copying a word for each.
-        found = torch.sparse.sampled_addmm(wanted, centred, self._centred.T, beta=0.0)
-        return found.values().view(n_rows, length) + self._offsets[candidates]
+        # The only product in torch that computes selected pairs without copying a word for each.
+        products = torch.sparse.sampled_addmm(wanted, centred, self._centred.T, beta=0.0)
+        return products.values().view(n_rows, length) + self._offsets[candidates]
 
     def _length_for(self, samples: Tensor, k: int, recall: float) -> int:
-        """Return the shortest list that holds this part of the true neighbours of the samples."""
+        """Return the length of the shortest list with this recall of the samples' true neighbours."""
         _, nearest = nearest_by_products(samples, self.words, k)
         places = torch.empty(len(samples), k, dtype=torch.int64)
         for rows in slices(len(samples), BLOCK):
             queries = _to_bytes((samples[rows] - self._centre) / self.query_scale)
-            # Products of such small whole numbers are exact in double precision on every machine.
+            # Products of such small integers are exact in double precision on every machine.
             products = (queries.double() @ self._bytes.double().T).long()
             keys = products * self._n_numbers + self._key_offsets
             for column in range(k):
@@ -198,12 +198,12 @@ class Shortlist:
 
 
 def _to_bytes(values: Tensor) -> Tensor:
-    """Return the values rounded to bytes; they are used up."""
+    """Return the values rounded to bytes; ``values`` is overwritten."""
     return values.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
 
 
 def _scales(words: Tensor, samples: Tensor) -> tuple[float, float] | None:
-    """Return the scales of queries and words, as fine as bytes and the room for keys allow."""
+    """Return the scales of queries and words, as fine as bytes and the range of keys allow."""
     centre = words.mean(dim=0)
     centred, queries = (words - centre).double(), (samples - centre).double()
     peaks, lengths = queries.abs().amax(dim=1), queries.norm(dim=1)

@@ -1,4 +1,4 @@
-"""Which of the proposed candidates are the nearest, and whether that is certain."""
+"""Which of the proposed candidates are nearest, and whether this is certain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from ddsfl.compute.device import rows_within, slices
 from ddsfl.compute.neighbours.propose import Proposal, subtracted
 
-#: Bytes of differences computed at once on a CPU: more leave the cache, at three times the cost.
+#: Bytes of differences per block on a CPU: larger blocks leave the cache and take three times as long.
 CPU_RANK_BYTES = 2**22
 
 
@@ -21,8 +21,8 @@ class Neighbours(NamedTuple):
 
     Attributes
     ----------
-    distances : (Q, K) squared Euclidean distances; inf where there are fewer than K admissible points.
-    indices : (Q, K) int64, which point; -1 where there is none.
+    distances : (Q, K) squared Euclidean distances; inf if there are fewer than K admissible points.
+    indices : (Q, K) int64, index of the point; -1 if there is none.
     """
 
     distances: Tensor
@@ -30,7 +30,7 @@ class Neighbours(NamedTuple):
 
 
 def nobody(queries: Tensor, k: int) -> Neighbours:
-    """Return the answer to queries that found nothing."""
+    """Return the result for queries without neighbours."""
     distances = queries.new_full((len(queries), k), torch.inf)
     return Neighbours(distances, torch.full(distances.shape, -1, device=queries.device))
 
@@ -38,22 +38,22 @@ def nobody(queries: Tensor, k: int) -> Neighbours:
 def decide(
     queries: Tensor, points: Tensor, k: int, proposals: Iterator[Proposal], budget_bytes: int
 ) -> tuple[Neighbours, Tensor]:
-    """Return the nearest of the proposed candidates, and the queries for which that is not certain."""
-    found = nobody(queries, k)
+    """Return the nearest of the proposed candidates, and the queries for which this is not certain."""
+    neighbours = nobody(queries, k)
     certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
     centre = subtracted(points)
     for rows, scores, candidates, ceiling in proposals:
         ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
-        found.distances[rows], found.indices[rows] = ranked
+        neighbours.distances[rows], neighbours.indices[rows] = ranked
         centred = queries[rows] - centre
         certain[rows] = certify(centred, ranked.distances[:, -1], ceiling, _input_rounding(centred))
-    return found, torch.nonzero(~certain).squeeze(1)
+    return neighbours, torch.nonzero(~certain).squeeze(1)
 
 
 def _rank(
     queries: Tensor, points: Tensor, scores: Tensor, candidates: Tensor, k: int, budget_bytes: int
 ) -> Neighbours:
-    """Return the ``k`` nearest of the candidates by plain differences, ties by the smaller index."""
+    """Return the ``k`` nearest of the candidates by plain differences; ties by the smaller index."""
     candidates = candidates.masked_fill(scores == -torch.inf, len(points)).sort(1).values
     distances = queries.new_empty(candidates.shape)
     if queries.device.type == "cpu":
@@ -76,13 +76,13 @@ def _rank(
 
 
 def certify(centred: Tensor, farthest: Tensor, ceiling: Tensor, input_rounding: float) -> Tensor:
-    """Return for which queries no point but the candidates can be nearer than the ``farthest`` one found.
+    """Return for which queries no point but the candidates can be nearer than the distance ``farthest``.
 
-    Such a point has at most the score ``ceiling``, so its distance is at least -2 times that, less the
-    rounding of the product. To be nearer than ``farthest`` it must not be longer than |x| + sqrt(farthest),
-    so that its product rounds by at most P units of (|x| + |y|)^2; the two plain distances round by P
-    units of their own. ``input_rounding`` is what the products round their inputs by. Where the ceiling is
-    -inf, all admissible points are candidates.
+    Such a point has a score of at most ``ceiling``, so its distance is at least -2 times that, less the
+    rounding of the product. To be nearer than ``farthest``, it cannot be longer than |x| + sqrt(farthest),
+    so its product rounds by at most P units of (|x| + |y|)^2; each of the two plain distances rounds by at
+    most P units of itself. ``input_rounding`` is the relative rounding of the inputs of the products. If
+    the ceiling is -inf, all admissible points are candidates.
     """
     reach = (2 * torch.linalg.vector_norm(centred, dim=1) + farthest.sqrt()).square() + 2 * farthest
     unit = torch.finfo(centred.dtype).eps / 2
@@ -91,7 +91,7 @@ def certify(centred: Tensor, farthest: Tensor, ceiling: Tensor, input_rounding: 
 
 
 def _input_rounding(tensor: Tensor) -> float:
-    """Return by how much matrix products round their inputs; torch may be told to be fast that way."""
+    """Return how much matrix products round their inputs; torch has settings that do so for speed."""
     if tensor.dtype != torch.float32:
         return 0.0
     backend = torch.backends.cuda if tensor.is_cuda else torch.backends.mkldnn

@@ -1,8 +1,8 @@
 """The nearest of very many points on CUDA, and the nearest of each class, in one pass of products.
 
-Each point first learns from a random sample which score its neighbours will beat; one fused pass over all
-pairs then collects who does, and the best of each class. Float32 differences rank what was collected. A
-bound on the rounding of half precision certifies most rows; the others are the caller's to search again.
+A random sample first gives each point a score that its neighbours will beat. One fused pass over all pairs
+then collects the points that do, and the best of each class. Float32 differences rank the collected points.
+A bound on the rounding of half precision certifies most rows; the caller has to search the others again.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from ddsfl.compute.neighbours.certify import Neighbours, certify
 from ddsfl.compute.neighbours.cuda import COLUMNS, INNER, ROWS
 from ddsfl.compute.neighbours.propose import subtracted
 
-#: Hits that a row hopes for, in multiples of the neighbours it needs, and the slots it has for them: the
-#: score to beat is that of the sample's ``RANK``-th best, so the hits scatter by a quarter.
+#: Expected hits of a row and its slots for them, in multiples of the neighbours it needs. The score to
+#: beat is the sample's ``RANK``-th best, so the number of hits varies by about a quarter.
 HOPED, SLOTS, RANK = 2.7, 5, 16
-#: Fewer points are searched as fast by plain products.
+#: With fewer points, plain products are as fast.
 LEAST_POINTS = 2**15
 #: Unit roundoff of half precision.
 HALF = 2.0**-11
 
 
 class Coverage(NamedTuple):
-    """What one pass found.
+    """Result of one pass.
 
     Attributes
     ----------
     found : the ``k`` nearest points of each row.
-    unsure : rows for which that is not certain.
-    class_distances : (N, C) squared distance to the nearest admissible point of each class, to the rounding
-        of half precision; inf where there is none.
+    unsure : rows for which this is not certain.
+    class_distances : (N, C) squared distance to the nearest admissible point of each class, up to the
+        rounding of half precision; inf if there is none.
     """
 
     found: Neighbours
@@ -44,7 +44,7 @@ class Coverage(NamedTuple):
 
 
 def can_cover(points: Tensor, k: int, membership: Tensor) -> bool:
-    """Return whether `cover` serves these points: many, on CUDA, each of one class."""
+    """Return whether `cover` supports these points: many, on CUDA, each in one class."""
     if not has_kernels(points) or len(points) < max(LEAST_POINTS, 64 * k):
         return False
     return bool((membership.sum(dim=1) == 1).all())
@@ -53,14 +53,14 @@ def can_cover(points: Tensor, k: int, membership: Tensor) -> bool:
 def cover(
     points: Tensor, k: int, groups: Tensor, membership: Tensor, seen: Tensor | None, budget_bytes: int
 ) -> Coverage:
-    """Return the ``k`` nearest of the points (N, P) outside its own group for each of them.
+    """Return, for each of the points (N, P), the ``k`` nearest points outside its own group.
 
     Parameters
     ----------
     groups : (N,) int64.
-    membership : (N, C) bool, one class a point.
-    seen : which points can be found, ascending; None for all.
-    budget_bytes : working memory of the ranking.
+    membership : (N, C) bool, one class per point.
+    seen : indices of the points that can be found, ascending; None for all.
+    budget_bytes : working memory for the ranking.
     """
     from ddsfl.compute.neighbours import kernels
 
@@ -90,17 +90,17 @@ def cover(
         left.shape[1], n_classes, SLOTS=n_slots, BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=8, num_stages=3,
     )  # fmt: skip
     del left, right
-    found, class_distances = _rank(points, slots, class_columns, order, k, budget_bytes)
-    # In full scale the score of a pair is x'y - |y|^2 / 2; the ranking speaks of -|x - y|^2 / 2.
+    neighbours, class_distances = _rank(points, slots, class_columns, order, k, budget_bytes)
+    # At full scale, the score of a pair is x'y - |y|^2 / 2; `certify` expects -|x - y|^2 / 2.
     centred = points - centre
     half_squares = centred.square().sum(dim=1) / 2
     ceiling = to_beat[:n_points] * scale**2 - half_squares
-    certain = certify(centred, found.distances[:, -1], ceiling, HALF) & (counts[:n_points] <= n_slots)
-    return Coverage(found, torch.nonzero(~certain).squeeze(1), class_distances)
+    certain = certify(centred, neighbours.distances[:, -1], ceiling, HALF) & (counts[:n_points] <= n_slots)
+    return Coverage(neighbours, torch.nonzero(~certain).squeeze(1), class_distances)
 
 
 def _class_tiles(labels: Tensor, seen: Tensor | None, n_classes: int) -> tuple[Tensor, Tensor]:
-    """Return the points class by class, each class in whole tiles (-1 is nobody), and where each starts."""
+    """Return the points by class, each class padded to full tiles with -1, and where each class starts."""
     who = torch.arange(len(labels), device=labels.device) if seen is None else seen
     by_class = labels[who].argsort(stable=True)
     sizes = torch.bincount(labels[who], minlength=n_classes)
@@ -116,7 +116,7 @@ def _class_tiles(labels: Tensor, seen: Tensor | None, n_classes: int) -> tuple[T
 def _scores_to_beat(
     left: Tensor, right: Tensor, offsets: Tensor, own: Tensor, theirs: Tensor, order: Tensor, k: int
 ) -> Tensor:
-    """Return for each row a score that about ``HOPED * k`` of all points beat, told by a sample."""
+    """Return for each row a score that about ``HOPED * k`` of all points beat, estimated from a sample."""
     from ddsfl.compute.neighbours import kernels
 
     real = (order >= 0).nonzero().squeeze(1).cpu()
@@ -138,29 +138,29 @@ def _scores_to_beat(
 def _rank(
     points: Tensor, slots: Tensor, class_columns: Tensor, order: Tensor, k: int, budget_bytes: int
 ) -> tuple[Neighbours, Tensor]:
-    """Return the nearest of what the slots hold, ties by the smaller index, and the class distances."""
+    """Return the nearest points in the slots, ties by the smaller index, and the class distances."""
     n_points, n_slots = len(points), slots.shape[1]
     order = order.to(torch.int32)
-    found = Neighbours(
+    neighbours = Neighbours(
         points.new_empty(n_points, k), torch.empty(n_points, k, dtype=torch.int64, device=points.device)
     )
     class_distances = points.new_empty(n_points, class_columns.shape[1])
     for rows in slices(n_points, rows_within(40 * n_slots, budget_bytes)):
         candidates = slots[rows]
         candidates = torch.where(candidates < 0, -1, order[candidates.clamp(min=0).long()])
-        candidates = candidates.sort(dim=1).values  # then a stable sort leaves equals in their order
+        candidates = candidates.sort(dim=1).values  # then a stable sort orders ties by index
         distances, by_distance = _distances(points, rows, candidates).sort(dim=1, stable=True)
-        found.distances[rows] = distances[:, :k]
+        neighbours.distances[rows] = distances[:, :k]
         indices = candidates.gather(1, by_distance[:, :k]).long()
-        found.indices[rows] = indices.masked_fill_(distances[:, :k].isinf(), -1)
+        neighbours.indices[rows] = indices.masked_fill_(distances[:, :k].isinf(), -1)
         nearest = class_columns[rows]
         nearest = torch.where(nearest < 0, -1, order[nearest.clamp(min=0).long()])
         class_distances[rows] = _distances(points, rows, nearest)
-    return found, class_distances
+    return neighbours, class_distances
 
 
 def _distances(points: Tensor, rows: slice, candidates: Tensor) -> Tensor:
-    """Return the squared distances of some points to their candidates, inf for nobody."""
+    """Return the squared distances of some points to their candidates, inf for candidates of -1."""
     from ddsfl.compute.neighbours import kernels
 
     distances = points.new_empty(candidates.shape)

@@ -1,9 +1,9 @@
-"""Nearest points on CUDA without a matrix of distances: tensor cores propose, float32 decides.
+"""Nearest points on CUDA without a distance matrix: tensor cores propose, float32 decides.
 
-Products of half-precision numbers with float32 sums are as exact as TF32 and twice as fast. They only
-propose: every query takes a few candidates more than it needs, and plain float32 differences rank these.
-Points whose distances agree to the rounding of half precision may then still stand in either order, as in
-`words.py`; what is returned are exact distances of true points.
+Products of half-precision numbers with float32 sums are as accurate as TF32 and twice as fast. They only
+propose: every query gets a few more candidates than it needs, and plain float32 differences rank them.
+Points whose distances agree up to the rounding of half precision may still be returned in either order, as
+in `words.py`; the returned distances are exact for the returned points.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from torch.nn.functional import pad
 
 from ddsfl.compute.device import has_kernels, rows_within, slices
 
-#: Candidates beyond those asked for, at least; the kernel keeps a power of two.
+#: Minimum number of extra candidates; the kernel keeps a power of two.
 SPARE = 3
-#: Neighbours that `fused_nearest` can be asked for.
+#: Maximum number of neighbours of `fused_nearest`.
 MOST_NEIGHBOURS = 32
-#: Rows and columns of a tile, and how much of the inner dimension is multiplied at once.
+#: Rows and columns of a tile, and the part of the inner dimension multiplied at once.
 ROWS, COLUMNS, INNER = 128, 128, 64
-#: Working memory of the queries that are searched at once.
+#: Working memory for the queries searched at once.
 FUSED_BYTES = 2**30
-#: Rows that are ranked by one program.
+#: Rows that one program ranks.
 RANKED = 32
 
 
 def can_fuse(tensor: Tensor, k: int) -> bool:
-    """Return whether `fused_nearest` finds ``k`` neighbours of tensors like this one."""
+    """Return whether `fused_nearest` supports ``k`` neighbours and tensors like this one."""
     return k <= MOST_NEIGHBOURS and has_kernels(tensor)
 
 
 def halve_rows(rows: Tensor, centre: Tensor, multiple: int) -> tuple[Tensor, Tensor]:
     """Return rows (T, D) less ``centre`` as float16 (T', D') of unit length, and their lengths (T').
 
-    Padded with zeros to whole tiles; lengths beyond the rows are tiny.
+    Padded with zeros to full tiles; lengths beyond the rows are tiny.
     """
     from ddsfl.compute.neighbours import kernels
 
@@ -59,15 +59,15 @@ def fused_nearest(
 ) -> tuple[Tensor, Tensor]:
     """Return squared distances and indices (Q, k) of the points (N, P) nearest to each query (Q, P).
 
-    Points of the query's own group are not admissible; groups are 0 or more. Where there are fewer than
-    ``k`` admissible points the distance is inf and the index -1.
+    Points of the query's own group are not admissible; groups are 0 or greater. If there are fewer than
+    ``k`` admissible points, the distance is inf and the index -1.
     """
     from ddsfl.compute.neighbours import kernels
 
     distances = queries.new_empty(len(queries), k)
     indices = torch.empty(len(queries), k, dtype=torch.int32, device=queries.device)
     points = points.contiguous()
-    # A query is copied three times, once in half precision.
+    # Each query is copied three times, once in half precision.
     for rows in slices(len(queries), rows_within(10 * queries.shape[1], FUSED_BYTES)):
         some = queries[rows].contiguous()
         groups = None if query_groups is None else query_groups[rows]
@@ -88,7 +88,7 @@ def propose_halves(
 ) -> Tensor:
     """Return the columns (Q', at least ``count``) of the nearest points by half-precision products.
 
-    -1 where there is none; rows beyond the queries fill the last tile.
+    -1 if there is none; rows beyond the queries fill the last tile.
     """
     from ddsfl.compute.neighbours import kernels
 
@@ -96,7 +96,7 @@ def propose_halves(
     if not len(points):
         rows = len(queries) + -len(queries) % ROWS
         return torch.full((rows, keep), -1, dtype=torch.int32, device=queries.device)
-    # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
+    # Subtracting the mean changes no distance but shortens the vectors, which reduces rounding.
     centre = points.mean(dim=0)
     left, lengths = halve_rows(queries, centre, ROWS)
     right, offsets, scale = _half_points(points - centre)
@@ -119,7 +119,7 @@ def propose_halves(
 
 
 def _half_points(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return points (N, D) as float16 (N', D') of length 1 at most, -|p|^2 / 2 of these, and the scale."""
+    """Return points (N, D) as float16 (N', D') of length at most 1, -|p|^2 / 2 of these, and the scale."""
     scale = torch.linalg.vector_norm(points, dim=1).max().clamp(min=1e-30)
     padding = (0, -points.shape[1] % INNER, 0, -len(points) % COLUMNS)
     half = pad(points / scale, padding).to(torch.float16)

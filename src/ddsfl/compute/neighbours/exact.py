@@ -1,15 +1,15 @@
-"""Exact k nearest neighbours by blocks, within a memory budget and with one answer for every block size.
+"""Exact k nearest neighbours in blocks, within a memory budget; the block size does not change the result.
 
 Matrix products find neighbours fast but round: ``|x|^2 + |y|^2 - 2 x'y`` cancels, and its last digits
-change with the shape of the block. So products only propose (`candidates.py`). Each query takes a few
-candidates more than it needs, their distances are computed again as plain sums of squared differences,
-and these decide, equal distances by the smaller index (`ranking.py`). A bound on the rounding of the
-products then certifies that no point left out could have been nearer. The few queries it cannot speak for
-(many equal distances, say, or products in TF32) are searched again with more candidates, in the end with
-all points. Crowds of equal points are thinned out first (`duplicates.py`).
+depend on the shape of the block. So products only propose candidates (`propose.py`), a few more per query
+than needed. Their distances are recomputed as plain sums of squared differences, which decide; ties are
+ordered by the smaller index (`certify.py`). A bound on the rounding of the products then certifies that no
+other point can be nearer. The few queries that cannot be certified (for example with many equal distances,
+or products in TF32) are searched again with more candidates, and finally with all points. Large sets of
+equal points are thinned out first (`duplicates.py`).
 
-Working memory beyond the inputs and the results: the budget, one centred copy of the points, a copy of
-the queries that are searched again and, after thinning out, one of the points that are left.
+Working memory beyond the inputs and results: the budget, one centred copy of the points, a copy of the
+queries that are searched again and, after thinning out, a copy of the remaining points.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ddsfl.compute.neighbours.propose import propose, propose_all, propose_withi
 
 __all__ = ["Neighbours", "WithinNeighbours", "nearest", "nearest_within"]
 
-#: How many times more candidates a query takes when the last ones did not do; as many equal points as
-#: `findable` leaves fit into the second try.
+#: Factor by which the number of candidates grows with each retry; the second attempt has room for as many
+#: equal points as `findable` leaves.
 MORE = 4
 
 
@@ -37,9 +37,9 @@ class WithinNeighbours(NamedTuple):
 
     Attributes
     ----------
-    distances : (N, K) squared Euclidean distances; inf where there are fewer than K admissible points.
-    indices : (N, K) int64, which point; -1 where there is none.
-    class_distances : (N, C) squared distance to the nearest admissible point of each class, inf where a
+    distances : (N, K) squared Euclidean distances; inf if there are fewer than K admissible points.
+    indices : (N, K) int64, index of the point; -1 if there is none.
+    class_distances : (N, C) squared distance to the nearest admissible point of each class, inf if a
         class has none; None if no membership was given.
     """
 
@@ -59,7 +59,7 @@ def nearest(
 ) -> Neighbours:
     """Return the ``k`` nearest of the ``points`` (N, P) for each of the ``queries`` (Q, P).
 
-    A point of the query's own group is not admissible; a negative group is no group.
+    Points of the query's own group are not admissible; a negative number means no group.
 
     >>> points = torch.tensor([[0.0], [1.0], [3.0]])
     >>> nearest(torch.tensor([[0.9]]), points, 2).indices
@@ -70,7 +70,7 @@ def nearest(
     """
     _check(queries, points, k)
     if (query_groups is None) != (point_groups is None):
-        raise ValueError("query_groups and point_groups belong together; only one of them was given.")
+        raise ValueError("only one of query_groups and point_groups was given; expected both or neither.")
     if query_groups is not None and point_groups is not None:
         _check_groups("query_groups", query_groups, queries)
         _check_groups("point_groups", point_groups, points)
@@ -87,9 +87,9 @@ def nearest_within(
 ) -> WithinNeighbours:
     """Return the ``k`` nearest other points of each of the ``points`` (N, P).
 
-    A point is never its own neighbour, nor is a point of its own group; a negative group is no group.
+    Neither a point itself nor points of its own group are neighbours; a negative number means no group.
     With ``membership`` (N, C), bool, the squared distance to the nearest admissible point of each class
-    is found too.
+    is returned too.
 
     >>> points = torch.tensor([[0.0], [1.0], [3.0]])
     >>> found = nearest_within(points, 1, membership=torch.tensor([[True], [False], [False]]))
@@ -102,7 +102,7 @@ def nearest_within(
     alone = torch.arange(len(points), device=points.device)
     if groups is not None:
         _check_groups("groups", groups, points)
-        # Points of no group become groups of one, beyond the numbers in use, so that none finds itself.
+        # Points without a group get an unused group number each, so that none finds itself.
         alone = torch.where(groups < 0, groups.max() + 1 + alone, groups)
     if membership is None:
         return WithinNeighbours(*_search_within(points, k, alone, budget_bytes), None)
@@ -113,18 +113,20 @@ def nearest_within(
         )
     if can_cover(points, k, membership):
         return _cover(points, k, alone, membership, budget_bytes)
-    found = _search_within(points, k, alone, budget_bytes)
-    return WithinNeighbours(*found, _class_distances(points, found, alone, membership, budget_bytes))
+    neighbours = _search_within(points, k, alone, budget_bytes)
+    return WithinNeighbours(
+        *neighbours, _class_distances(points, neighbours, alone, membership, budget_bytes)
+    )
 
 
 def _check(queries: Tensor, points: Tensor, k: int) -> None:
     if queries.ndim != 2 or points.ndim != 2 or queries.shape[1] != points.shape[1]:
         raise ValueError(
             f"queries have shape {tuple(queries.shape)} and points {tuple(points.shape)}; expected two "
-            "matrices with equally many columns."
+            "matrices with the same number of columns."
         )
     if k < 1:
-        raise ValueError(f"k={k} neighbours were asked for; expected at least 1.")
+        raise ValueError(f"k={k} neighbours were requested; expected at least 1.")
 
 
 def _check_groups(name: str, groups: Tensor, points: Tensor) -> None:
@@ -136,7 +138,7 @@ def _check_groups(name: str, groups: Tensor, points: Tensor) -> None:
 
 
 def _enough(k: int) -> int:
-    """Return how many candidates ``k`` neighbours need, so that nearly every query is certified at once."""
+    """Return the number of candidates with which nearly every query is certified at the first attempt."""
     return k + 2 + k // 8
 
 
@@ -149,17 +151,17 @@ def _search(
     point_groups: Tensor | None,
     budget_bytes: int,
 ) -> Neighbours:
-    """Find the neighbours of ``queries`` with ``count`` candidates each, more where these do not do."""
+    """Find the neighbours of ``queries`` with ``count`` candidates each; retry with more if necessary."""
     if not len(points):
         return nobody(queries, k)
     proposals = propose(queries, points, count, query_groups, point_groups, budget_bytes)
-    found, unsure = decide(queries, points, k, proposals, budget_bytes)
+    neighbours, unsure = decide(queries, points, k, proposals, budget_bytes)
     if len(unsure) and count < len(points):
         queries = queries[unsure]
         query_groups = None if query_groups is None else query_groups[unsure]
         again = _search_again(queries, points, k, MORE * count, query_groups, point_groups, budget_bytes)
-        found.distances[unsure], found.indices[unsure] = again
-    return found
+        neighbours.distances[unsure], neighbours.indices[unsure] = again
+    return neighbours
 
 
 def _search_findable(
@@ -170,15 +172,15 @@ def _search_findable(
     point_groups: Tensor | None,
     budget_bytes: int,
 ) -> Neighbours:
-    """Do the same without the points that nobody can find because so many equal ones come first."""
+    """Do the same without points that no query can find because enough equal points precede them."""
     seen = findable(points, point_groups, k, budget_bytes)
     if seen is not None:
         points = points[seen]
         point_groups = None if point_groups is None else point_groups[seen]
-    found = _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
+    neighbours = _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
     if seen is not None:
-        found.indices.copy_(torch.where(found.indices < 0, -1, seen[found.indices]))
-    return found
+        neighbours.indices.copy_(torch.where(neighbours.indices < 0, -1, seen[neighbours.indices]))
+    return neighbours
 
 
 def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
@@ -187,12 +189,12 @@ def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) ->
         return _search_findable(points, points, k, groups, groups, budget_bytes)
     count = _enough(k)
     proposals = propose_within(points, count, groups, budget_bytes)
-    found, unsure = decide(points, points, k, proposals, budget_bytes)
+    neighbours, unsure = decide(points, points, k, proposals, budget_bytes)
     if len(unsure) and count < len(points):
         queries, own = points[unsure], groups[unsure]
         again = _search_again(queries, points, k, MORE * count, own, groups, budget_bytes)
-        found.distances[unsure], found.indices[unsure] = again
-    return found
+        neighbours.distances[unsure], neighbours.indices[unsure] = again
+    return neighbours
 
 
 def _search_again(
@@ -204,7 +206,7 @@ def _search_again(
     point_groups: Tensor | None,
     budget_bytes: int,
 ) -> Neighbours:
-    """Search with ``count`` candidates, or rank all points where choosing so many would take longer."""
+    """Search with ``count`` candidates, or rank all points if selecting that many would take longer."""
     if 16 * count < len(points):
         return _search(queries, points, k, count, query_groups, point_groups, budget_bytes)
     proposals = propose_all(queries, points, query_groups, point_groups, budget_bytes)
@@ -212,30 +214,30 @@ def _search_again(
 
 
 def _cover(points: Tensor, k: int, groups: Tensor, membership: Tensor, budget_bytes: int) -> WithinNeighbours:
-    """Find neighbours and class distances by one fused pass; search the rows it is unsure of again."""
+    """Find neighbours and class distances in one fused pass; search uncertain rows again."""
     seen = findable(points, groups, k, budget_bytes)
-    found, unsure, class_distances = cover(points, k, groups, membership, seen, budget_bytes)
+    neighbours, unsure, class_distances = cover(points, k, groups, membership, seen, budget_bytes)
     if len(unsure):
         again = _search_findable(points[unsure], points, k, groups[unsure], groups, budget_bytes)
-        found.distances[unsure], found.indices[unsure] = again
-    return WithinNeighbours(*found, class_distances)
+        neighbours.distances[unsure], neighbours.indices[unsure] = again
+    return WithinNeighbours(*neighbours, class_distances)
 
 
 def _class_distances(
-    points: Tensor, found: Neighbours, groups: Tensor, membership: Tensor, budget_bytes: int
+    points: Tensor, neighbours: Neighbours, groups: Tensor, membership: Tensor, budget_bytes: int
 ) -> Tensor:
     """Return the squared distances (N, C) to the nearest admissible point of each class.
 
-    Most classes are met among the neighbours already found; only the others are searched for.
+    Most classes occur among the known neighbours; only the others are searched for.
     """
     distances = points.new_full(membership.shape, torch.inf)
-    # A neighbour takes its number, whether it is a member, and its distance.
-    rows = rows_within(found.indices.shape[1] * (8 + 2 + points.element_size()), budget_bytes)
+    # Memory per neighbour: its index, whether it is a member, and its distance.
+    rows = rows_within(neighbours.indices.shape[1] * (8 + 2 + points.element_size()), budget_bytes)
     for column in range(membership.shape[1]):
         members = membership[:, column]
         for block in slices(len(points), rows):
-            met = members[found.indices[block].clamp(min=0)]  # nobody, -1, is infinitely far
-            distances[block, column] = found.distances[block].masked_fill(~met, torch.inf).amin(1)
+            met = members[neighbours.indices[block].clamp(min=0)]  # -1 (none) is infinitely far
+            distances[block, column] = neighbours.distances[block].masked_fill(~met, torch.inf).amin(1)
         rest = torch.nonzero(distances[:, column].isinf()).squeeze(1)
         ours = torch.nonzero(members).squeeze(1)
         if len(rest) and len(ours):

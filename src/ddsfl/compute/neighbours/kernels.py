@@ -1,11 +1,11 @@
-"""Triton kernels for searches of nearest points on CUDA: products on tensor cores, selection in registers.
+"""Triton kernels for nearest-neighbour search on CUDA: products on tensor cores, selection in registers.
 
-The matrix of distances never exists in device memory. Inputs come in half precision, rows of unit length
-or shorter, padded to whole tiles (`cuda.py` prepares them and checks what comes out); sums are float32.
-Imported only where Triton and a CUDA device are.
+The distance matrix is never stored in device memory. Inputs are in half precision, with rows of length at
+most 1, padded to full tiles (`cuda.py` prepares them and checks the results); sums are float32.
+Imported only if Triton and a CUDA device are available.
 
-A score is packed with the number of its column within the tile: the low bits of the float carry the
-number. One maximum then finds both, and no two keys of a tile are equal.
+Each score is packed with its column number within the tile, which replaces the low bits of the float. One
+maximum then returns both, and no two keys of a tile are equal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def tile_scores(
 
 @triton.jit
 def pack(scores, BN: tl.constexpr):
-    """Return the scores with the number of their column in the low bits."""
+    """Return the scores with their column numbers in the low bits."""
     bits = scores.to(tl.int32, bitcast=True)
     numbered = (bits & (-BN)) | tl.arange(0, BN)[None, :]
     return numbered.to(tl.float32, bitcast=True)
@@ -40,7 +40,7 @@ def pack(scores, BN: tl.constexpr):
 
 @triton.jit
 def column_of(keys, BN: tl.constexpr):
-    """Return the number of the column that a key carries."""
+    """Return the column number of each key."""
     return keys.to(tl.int32, bitcast=True) & (BN - 1)
 
 
@@ -49,7 +49,7 @@ def best_columns(
     X, P, offsets, scales, row_groups, column_groups, out_scores, out_columns, M, D,
     GROUPED: tl.constexpr, KEEP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Write the KEEP columns of highest score of each row, in any order."""
+    """Write the KEEP columns with the highest scores of each row, in any order."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     slot = tl.arange(0, KEEP)[None, :]
     scale = tl.load(scales + rows)
@@ -66,7 +66,7 @@ def best_columns(
         keys = pack(scores, BN)
         top = tl.max(keys, 1)
         while tl.max((top > lowest).to(tl.int32), 0) > 0:
-            # The new key takes the place of the lowest one of its row, the first of equals.
+            # The new key replaces the lowest key of its row, the first if several are equal.
             place = tl.min(tl.where(best == lowest[:, None], slot, KEEP), 1)
             enters = (slot == place[:, None]) & (top > lowest)[:, None]
             best = tl.where(enters, top[:, None], best)
@@ -84,9 +84,9 @@ def rank_exactly(
     X, P, columns, out_distances, out_columns, T, D,
     KEEP: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Write the K nearest of KEEP proposed columns by plain float32 differences, nearest first.
+    """Write the K nearest of KEEP proposed columns, by plain float32 differences, nearest first.
 
-    Equal distances go by the smaller column; a proposal of -1 is infinitely far.
+    Ties are ordered by the smaller column; a proposal of -1 is infinitely far.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < T
@@ -124,10 +124,10 @@ def collect_hits(
     X, P, offsets, to_beat, row_groups, column_groups, starts, counts, slots, class_columns, D, n_classes,
     SLOTS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Write, for a tile of rows and one class of columns, who beats the row's score, and the best column.
+    """Write the columns of one class that beat each row's score, and the best column, for a tile of rows.
 
-    Columns of a class lie together, from starts[c] to starts[c + 1], in whole tiles. Hits take slots in
-    whatever order they come; ``counts`` says how many there were, also beyond the slots.
+    Columns of a class are contiguous, from starts[c] to starts[c + 1], in full tiles. Hits fill slots in
+    arbitrary order; ``counts`` is the number of hits, including those beyond the slots.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     label = tl.program_id(1)
@@ -161,7 +161,7 @@ def collect_hits(
 def slot_distances(
     X, P, slots, distances, S, D, BS: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Write the squared distances of one row to the points in its slots, inf where a slot holds -1."""
+    """Write the squared distances of one row to the points in its slots, inf if a slot holds -1."""
     row = tl.program_id(0).to(tl.int64)
     inner = tl.arange(0, BK)
     for start in range(0, S, BS):
@@ -184,7 +184,7 @@ def slot_distances(
 
 @triton.jit
 def halve_rows(X, centre, out, scales, T, D, PADDED: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
-    """Write rows less ``centre`` in half precision and unit length, and the length that each had."""
+    """Write rows less ``centre`` in half precision at unit length, and their original lengths."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < T
     inner = tl.arange(0, BK)

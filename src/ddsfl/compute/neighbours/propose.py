@@ -1,8 +1,8 @@
 """Candidates for nearest neighbours, proposed by matrix products (`exact.py` decides among them).
 
-A score of a query x and a point y is ``x'y - |x|^2 / 2 - |y|^2 / 2``, minus half their squared distance:
-the higher, the nearer. Points that a query may not find have the score -inf. The mean of the points is
-subtracted first, which changes no distance but shortens the vectors, and with them the rounding.
+The score of a query x and a point y is ``x'y - |x|^2 / 2 - |y|^2 / 2``, minus half their squared distance:
+the higher, the nearer. Points that are not admissible for a query have the score -inf. The mean of the
+points is subtracted first: this changes no distance but shortens the vectors, which reduces rounding.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Proposal(NamedTuple):
 
     Attributes
     ----------
-    rows : (R,) which queries.
-    scores : (R, count) -inf where there is no candidate.
-    candidates : (R, count) int64, the points that have these scores.
+    rows : (R,) indices of the queries.
+    scores : (R, count), -inf if there is no candidate.
+    candidates : (R, count) int64, the points with these scores.
     ceiling : (R,) no point outside the candidates has a higher score.
     """
 
@@ -34,19 +34,19 @@ class Proposal(NamedTuple):
     ceiling: Tensor
 
 
-#: Points count as centred if the norm of their mean is at most this part of their mean norm.
+#: Points count as centred if the norm of their mean is at most this fraction of their mean norm.
 AROUND_ZERO = 0.02
-#: Columns that are first looked at together, by their highest score.
+#: Columns per group; groups are first compared by their highest score.
 GROUP = 16
-#: Points that a block of products spans at most.
+#: Maximum number of points per block of products.
 BLOCK_COLUMNS = 2**15
-#: Bytes of such a block on a CPU: larger ones leave the cache, and the system clears them every time.
+#: Bytes of such a block on a CPU: larger ones leave the cache, and the system zeroes them every time.
 CPU_BLOCK_BYTES = 2**25
-#: Rows and columns of a block whose products serve both sides.
+#: Rows and columns of a block whose products are used for both sides.
 BLOCK_PAIRS = 2048
-#: Slots of a point for each candidate it needs: with fewer they are tidied more often.
+#: Slots of a point per candidate it needs: with fewer, they are tidied more often.
 SLOTS = 4
-#: Candidates that are let into the slots for each that is needed: with fewer, some points get too few.
+#: Candidates admitted to the slots per candidate needed: with fewer, some points get too few.
 EXPECTED = 2.5
 
 
@@ -60,7 +60,7 @@ def propose(
 ) -> Iterator[Proposal]:
     """Yield the ``count`` best candidates of all queries among the points, block by block.
 
-    Fewer are proposed only where there are fewer points.
+    Fewer are proposed only if there are fewer points.
     """
     centre = subtracted(points)
     centred = _centred(points, centre)
@@ -73,7 +73,7 @@ def propose(
     columns = min(len(centred), BLOCK_COLUMNS)
     if points.device.type == "cpu":
         budget_bytes = min(budget_bytes, CPU_BLOCK_BYTES)
-    # A query holds its scores, the mask of its own group and the members of its best groups.
+    # Memory per query: its scores, the mask of its own group and the members of its best groups.
     query_bytes = columns * (item + 2) + 2 * count * GROUP * (item + 8)
     for rows in slices(len(queries), rows_within(query_bytes, budget_bytes)):
         left = queries[rows] - centre
@@ -84,8 +84,8 @@ def propose(
             scores = torch.addmm(offsets[block], left, centred[block].T)
             if own is not None and point_groups is not None:
                 scores.masked_fill_((own == point_groups[block]).logical_and_(own >= 0), -torch.inf)
-            values, found = highest(scores, count)
-            best, whose = torch.cat([best, values], 1), torch.cat([whose, found + block.start], 1)
+            values, positions = highest(scores, count)
+            best, whose = torch.cat([best, values], 1), torch.cat([whose, positions + block.start], 1)
             best, order = best.topk(min(count, best.shape[1]), 1)
             whose = whose.gather(1, order)
         best -= torch.linalg.vector_norm(left, dim=1, keepdim=True).square_().div_(2)
@@ -93,10 +93,10 @@ def propose(
 
 
 def subtracted(points: Tensor) -> Tensor:
-    """Return what `propose` subtracts from the points (P,): their mean, or nothing.
+    """Return what `propose` subtracts from the points (P,): their mean, or zero.
 
-    Points that lie around zero already, as projections onto principal axes do, are left as they are if
-    they fill whole groups: a copy of 600,000 patches would take as much memory as they do.
+    Points that already lie around zero, such as projections onto principal axes, are left unchanged if
+    they fill complete groups: a copy of 600,000 patches would take as much memory as the patches.
     """
     centre, spread = points.mean(0), torch.linalg.vector_norm(points, dim=1).mean()
     if len(points) % GROUP == 0 and bool(torch.linalg.vector_norm(centre) <= AROUND_ZERO * spread):
@@ -105,7 +105,7 @@ def subtracted(points: Tensor) -> Tensor:
 
 
 def _centred(points: Tensor, centre: Tensor) -> Tensor:
-    """Return the points without ``centre``, padded to whole groups; themselves if nothing changes."""
+    """Return the points less ``centre``, padded to complete groups; no copy if nothing changes."""
     padding = -len(points) % GROUP
     if padding == 0 and not centre.any():
         return points
@@ -117,8 +117,8 @@ def _centred(points: Tensor, centre: Tensor) -> Tensor:
 def propose_within(points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> Iterator[Proposal]:
     """Yield the ``count`` best candidates of all points among the points, block by block.
 
-    On a CPU, if three quarters of the budget hold the slots, each product is computed once for both
-    sides. CUDA computes it twice: products are cheap there, asking for the number of hits is not.
+    On a CPU, if the slots fit into three quarters of the budget, each product is computed once for both
+    sides. CUDA computes it twice: products are cheap there, but reading the number of hits is not.
     """
     slot_bytes = len(points) * SLOTS * count * (points.element_size() + 4)
     if points.device.type != "cpu" or slot_bytes > budget_bytes * 3 // 4:
@@ -133,9 +133,9 @@ def propose_all(
     point_groups: Tensor | None,
     budget_bytes: int,
 ) -> Iterator[Proposal]:
-    """Yield all points as candidates of all queries: for those that products cannot tell apart."""
+    """Yield all points as candidates of all queries, for points that products cannot distinguish."""
     everyone = torch.arange(len(points), device=points.device)
-    # Whoever ranks so many candidates holds their numbers, order and distances several times.
+    # Ranking so many candidates takes several copies of their indices, order and distances.
     for rows in slices(len(queries), rows_within(64 * len(points), budget_bytes)):
         which = torch.arange(rows.start, rows.stop, device=points.device)
         scores = points.new_zeros(len(which), len(points))
@@ -148,8 +148,8 @@ def propose_all(
 def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the ``count`` highest values of each row and their columns, in any order.
 
-    They lie in the ``count`` groups of columns with the highest maxima, so the slow topk over all columns
-    is not needed. A group's columns lie far apart, which lets the maximum run over contiguous memory.
+    They are in the ``count`` groups of columns with the highest maxima, so the slow topk over all columns
+    is not needed. The columns of a group are far apart, so the maximum runs over contiguous memory.
     """
     columns = scores.shape[1]
     groups = columns // GROUP
@@ -166,11 +166,11 @@ def highest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class _Slots:
     """Slots for the candidates of every point among the others, filled from both sides of each product.
 
-    A block of products is held against the score that a new candidate must beat, on both sides, and what
-    beats it takes a free slot; when the slots run out, the ``count`` highest stay and the score to beat
-    rises. Points are visited in random order, so a point's first block is a sample of all: it sets the
-    score to beat such that about ``EXPECTED`` times ``count`` of all points will, which leaves little but
-    the products to compute. Where fewer than needed do, the ceiling of the proposal tells.
+    On both sides, each block of products is compared with the score that a new candidate must beat, and
+    every hit takes a free slot. When the slots run out, the ``count`` highest stay and the score to beat
+    rises. Points are visited in random order, so a point's first block is a sample of all points: it sets
+    the score that about ``EXPECTED`` times ``count`` of all points will beat, which leaves little work
+    besides the products. If fewer than needed beat it, the ceiling of the proposal shows this.
     """
 
     def __init__(self, points: Tensor, count: int, groups: Tensor, budget_bytes: int) -> None:
@@ -184,7 +184,7 @@ class _Slots:
         self._starts = torch.arange(0, self._scores.numel(), SLOTS * count)
         self._filled = torch.zeros(padded, dtype=torch.int64)
         self._to_beat = points.new_full((padded,), -torch.inf)
-        # Two more columns put the offsets a, b of both sides into the product: [x, a, 1]'[y, 1, b].
+        # Two more columns include the offsets a, b of both sides in the product: [x, a, 1]'[y, 1, b].
         left = points.new_zeros(padded, points.shape[1] + 2)
         left[: len(points), :-2] = points[self._order]
         left[: len(points), :-2] -= points.mean(0)
@@ -195,7 +195,7 @@ class _Slots:
         self._visit_pairs(left, max(GROUP, side // GROUP * GROUP))
 
     def proposals(self) -> Iterator[Proposal]:
-        """Yield what the slots hold in the end."""
+        """Yield the final contents of the slots."""
         for block in slices(len(self._order), BLOCK_PAIRS):
             self._tidy(block)
             whose = self._whose[block, : self._count].long().clamp_(max=len(self._order) - 1)
@@ -203,7 +203,7 @@ class _Slots:
             yield Proposal(self._order[block], scores, self._order[whose], ceiling)
 
     def _visit_pairs(self, left: Tensor, side: int) -> None:
-        products = left.new_empty(side * side)  # once: the system would clear every new block
+        products = left.new_empty(side * side)  # once: the system would zero every new block
         for columns in slices(len(left), side):
             right = left[columns].clone()
             right[:, -2:] = right[:, -2:].flip(1)
@@ -223,22 +223,22 @@ class _Slots:
                     self._take(columns, rows, scores.T, maxima)
 
     def _begin(self, rows: slice, columns: slice, scores: Tensor) -> None:
-        """Set the scores to beat from the first block that ``rows`` meet, and take what beats them."""
+        """Set the scores to beat from the first block of ``rows``, and take what beats them."""
         scores = scores.masked_fill(self._groups[rows, None] == self._groups[columns], -torch.inf)
         maxima = scores.unflatten(1, (GROUP, -1)).amax(1)
         share = scores.shape[1] / len(self._order)
         rank = int(EXPECTED * self._count * share) + 1
-        # Among few groups one holds several of the highest scores, and their maxima fall short.
+        # With few groups, some hold several of the highest scores, and their maxima are too low.
         if rank > maxima.shape[1] // 4:
             return self._merge(rows, columns, scores)
         self._to_beat[rows] = maxima.topk(rank, 1).values[:, -1]
         return self._take(rows, columns, scores, maxima)
 
     def _take(self, rows: slice, columns: slice, scores: Tensor, maxima: Tensor) -> None:
-        """Put those ``columns`` into slots of ``rows`` whose scores beat what must be beaten.
+        """Put the ``columns`` that beat the score to beat into slots of ``rows``.
 
-        ``maxima`` are the highest scores of the groups, taken along the memory of the block, whichever
-        way it lies here.
+        ``maxima`` are the highest scores of the groups, computed along the memory of the block, whatever
+        its orientation here.
         """
         n_slots = self._scores.shape[1]
         room = n_slots - self._count
@@ -259,7 +259,7 @@ class _Slots:
             return self._merge(rows, columns, scores)
         if int((self._filled[rows] + new).max()) > n_slots:
             self._tidy(rows)
-        # Rows come in order, so a hit's slot is its place among all hits less where its row began.
+        # Rows are in order, so a hit's slot is its place among all hits less the start of its row.
         began = new.cumsum(0) - new
         place = torch.arange(len(row)) + (self._starts[rows] + self._filled[rows] - began)[row]
         self._scores.view(-1)[place] = value
@@ -268,7 +268,7 @@ class _Slots:
         return None
 
     def _merge(self, rows: slice, columns: slice, scores: Tensor) -> None:
-        """Do the same without counting on few hits."""
+        """Do the same without relying on few hits."""
         own = self._groups[rows, None] == self._groups[columns]
         values, whose = highest(scores.masked_fill(own, -torch.inf).contiguous(), self._count)
         self._tidy(rows)

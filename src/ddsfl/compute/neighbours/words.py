@@ -1,8 +1,8 @@
-"""Nearest neighbours straight from matrix products: fast, and right up to rounding.
+"""Nearest neighbours directly from matrix products: fast, and correct up to rounding.
 
-`exact.py` certifies its answers; this search takes the products at their word, so points whose
-distances agree to rounding may stand in either order. Codes of descriptors and clusters hardly change by
-that, and ranking exactly costs three times the products themselves.
+`exact.py` certifies its answers. This search trusts the products, so points whose distances agree up to
+rounding may be returned in either order. This hardly affects descriptor codes and clusters, and exact
+ranking costs three times as much as the products themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
 
-#: Bytes of products selected from at once on a CPU; smaller blocks stay nearer to the processor.
+#: Bytes of products per block on a CPU; small blocks stay in the cache.
 CPU_BLOCK_BYTES = 2**25
 
 
@@ -26,10 +26,10 @@ def nearest_by_products(
     tensor([[1, 0]])
     """
     if not 1 <= k <= len(points):
-        raise ValueError(f"{k} nearest points were asked for; expected from 1 to {len(points)}.")
+        raise ValueError(f"{k} nearest points were requested; expected from 1 to {len(points)}.")
     if can_fuse(queries, k):
         return fused_nearest(queries, points, k)
-    # Subtracting the mean changes no distance but shortens the vectors, and with them the rounding.
+    # Subtracting the mean changes no distance but shortens the vectors, which reduces rounding.
     centre = points.mean(dim=0)
     centred_points = points - centre
     offsets = centred_points.square().sum(dim=1) / -2

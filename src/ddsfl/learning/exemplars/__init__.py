@@ -1,4 +1,4 @@
-"""Exemplars: patches typical of few classes, chosen in one of the ways that settings can name."""
+"""Exemplars: patches typical of few classes, and the methods that choose them."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from ddsfl.learning.exemplars.nearest import NearestExemplars
 from ddsfl.learning.exemplars.random import RandomExemplars
 from ddsfl.learning.exemplars.svm import SvmExemplars
 
-#: What ``{"method": ...}`` of a layer's exemplars may name.
+#: Methods available as ``{"method": ...}`` in the exemplar settings of a layer.
 SELECTORS: Mapping[str, type[ExemplarSelector]] = {
     "nearest": NearestExemplars,
     "svm": SvmExemplars,

@@ -1,4 +1,4 @@
-"""What all choices of exemplars share: one interface, and patches to choose from, ordered by content."""
+"""What all exemplar selectors share: their interface, and candidate patches ordered by content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, rows_within, slices
-from ddsfl.learning.labels import class_membership
+from ddsfl.images.labels import UNLABELLED, Labels
 
 
 class Candidates(NamedTuple):
@@ -24,10 +24,10 @@ class Candidates(NamedTuple):
     Attributes
     ----------
     patches : (N, P).
-    membership : (N, C) bool, which patch carries which class.
+    membership : (N, C) bool, which patch has which class.
     groups : (N,) int64, the image of each patch; None without groups.
-    rows : (N,) int64, which row of the caller's X each of them is.
-    n_rows : rows of the caller's X.
+    rows : (N,) int64, the row of each patch in the caller's X.
+    n_rows : number of rows of the caller's X.
     """
 
     patches: Tensor
@@ -37,17 +37,17 @@ class Candidates(NamedTuple):
     n_rows: int
 
     def in_callers_order(self, values: Tensor, missing: float) -> np.ndarray:
-        """Return ``values`` with a row a patch of the caller, ``missing`` for the unlabelled."""
+        """Return ``values`` with one row per patch of the caller, ``missing`` for unlabelled patches."""
         rows = values.new_full((self.n_rows, values.shape[1]), missing)
         rows[self.rows] = values
         return as_numpy(rows)
 
 
 class ExemplarSelector(BaseEstimator, ABC):
-    """Chooses the patches worth learning from; subclasses say how in `_choose`.
+    """Chooses the patches to learn from; subclasses implement `_choose`.
 
-    Learning from all patches would spend the filters on sky, walls and plain edges, which every class has.
-    A selector only chooses: it never changes a patch. Unlabelled patches take no part.
+    Learning from all patches would waste filters on sky, walls and plain edges, which every class has.
+    A selector only chooses; it never changes a patch. Unlabelled patches are ignored.
     """
 
     def fit(
@@ -62,8 +62,8 @@ class ExemplarSelector(BaseEstimator, ABC):
         ----------
         X : (N, P) patches; contrast-normalised but not whitened ones work best.
         y : (N,) labels, -1 for unlabelled, or (N, C) indicator matrix.
-        groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours, so
-            with groups they are never compared with each other.
+        groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours; if
+            groups are given, patches of the same image are never compared.
         """
         self._check_settings()
         candidates = read_candidates(self, X, y, groups)
@@ -73,7 +73,7 @@ class ExemplarSelector(BaseEstimator, ABC):
 
     @abstractmethod
     def _check_settings(self) -> None:
-        """Raise ValueError for parameters that cannot work."""
+        """Raise ValueError for invalid parameters."""
 
     @abstractmethod
     def _choose(self, candidates: Candidates) -> Tensor:
@@ -86,17 +86,17 @@ class ExemplarSelector(BaseEstimator, ABC):
 
 
 def check_count(name: str, value: int, least: int = 1) -> None:
-    """Raise ValueError unless a parameter is a whole number, at least ``least``."""
+    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
     if not (isinstance(value, Integral) and value >= least):
         raise ValueError(f"{name}={value!r}; expected a whole number, {least} or more.")
 
 
 def content_order(patches: Tensor, *columns: Tensor) -> Tensor:
-    """Return an order of the rows that depends on their content, not on where they stand.
+    """Return an order of the rows that depends on their content, not on their position.
 
-    Rows are sorted by a 64-bit hash of their values: equal scores are then resolved, and random
-    draws fall, the same way however the caller sorted the patches. ``columns`` of integers, (N,)
-    or (N, C), are part of the content; rows that agree in all of it cannot be told apart.
+    Rows are sorted by a 64-bit hash of their values. Ties and random draws then come out the same
+    for any order of the caller's patches. Integer ``columns``, (N,) or (N, C), are part of the
+    content. Rows with equal content cannot be distinguished.
 
     >>> patches = torch.tensor([[3.0], [1.0], [2.0]])
     >>> flipped = patches.flip(0)
@@ -111,9 +111,9 @@ def content_order(patches: Tensor, *columns: Tensor) -> Tensor:
         for rows in slices(len(table), rows_within(32 * table.shape[1])):
             bits = table[rows]
             if bits.is_floating_point():
-                bits = bits + 0.0  # -0.0 equals 0.0 and must hash as it does
+                bits = bits + 0.0  # -0.0 equals 0.0 and must have the same hash
                 bits = bits.view(torch.int32 if bits.dtype == torch.float32 else torch.int64)
-            # Round numbers differ in their high bits only: spread these before the keys mix them.
+            # Round numbers differ only in their high bits: spread these before the keys mix them.
             bits = bits.to(torch.int64) * 0x5851F42D4C957F2D
             digest[rows] += ((bits ^ (bits >> 32)) * keys).sum(1)
     return torch.argsort(digest, stable=True)
@@ -125,9 +125,9 @@ def read_candidates(
     y: ArrayLike | Tensor | None,
     groups: ArrayLike | Tensor | None,
 ) -> Candidates:
-    """Check what was given to ``estimator.fit``, set ``classes_`` and return the candidates.
+    """Check the arguments of ``estimator.fit``, set ``classes_`` and return the candidates.
 
-    The device of the estimator decides where they live; "auto" leaves a tensor where it is.
+    They are placed on the device of the estimator; "auto" leaves a tensor on its device.
     """
     name = type(estimator).__name__
     if y is None:
@@ -145,15 +145,16 @@ def read_candidates(
         X = validate_data(estimator, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
     patches = as_tensor(X, resolve_device(device))
 
-    estimator.classes_, indicator = class_membership(y)
+    labels = Labels.read(y, unlabelled=UNLABELLED)
+    estimator.classes_, indicator = labels.classes, labels.membership
     if len(indicator) != len(patches):
-        raise ValueError(f"y has {len(indicator)} rows; expected one a patch, {len(patches)}.")
+        raise ValueError(f"y has {len(indicator)} rows; expected one per patch, {len(patches)}.")
     counts = indicator.sum(0)
     if (counts > 0).sum() < 2:
         raise ValueError(f"y names {(counts > 0).sum()} class; {name} compares classes and needs at least 2.")
     if not counts.all():
         empty = estimator.classes_[counts == 0][0]
-        raise ValueError(f"y has no patch of class '{empty}'; expected one at least.")
+        raise ValueError(f"y has no patch of class '{empty}'; expected at least one.")
     membership = torch.from_numpy(indicator).to(patches.device)
 
     codes = torch.zeros(len(patches), dtype=torch.int64, device=patches.device)
@@ -163,7 +164,7 @@ def read_candidates(
             raise ValueError(f"groups has shape {names.shape}; expected ({len(patches)},).")
         different, inverse = np.unique(names, return_inverse=True)
         if len(different) < 2:
-            raise ValueError("groups holds 1 group; expected 2 at least, one an image.")
+            raise ValueError("groups holds 1 group; expected at least 2, one per image.")
         codes = torch.from_numpy(inverse.astype(np.int64)).to(patches.device)
 
     order = content_order(patches, codes, membership)

@@ -1,8 +1,8 @@
-"""Clusters of patches that a linear SVM tells from other classes (the paper's SVM exemplars).
+"""Clusters of patches that a linear SVM separates from other classes (the paper's SVM exemplars).
 
-N patches, P inputs, C classes, S clusters, M members a cluster at most. A cluster belongs to one
-class; its members are rows of the patches. One round trains an SVM a cluster on one half of the
-patches and tests it on the other, where it finds new members or is removed.
+N patches, P inputs, C classes, S clusters, at most M members per cluster. A cluster belongs to one
+class; its members are rows of the patches. Each round trains one SVM per cluster on one half of the
+patches and tests it on the other half, where the cluster gets new members or is removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.svm import LinearSolution, fit_batch
 
-#: Score above which a patch counts as fired (a footnote of the paper).
+#: An SVM fires on patches that score above this value (a footnote of the paper).
 FIRING = -1.0
 
 
@@ -34,19 +34,19 @@ class Clusters(NamedTuple):
     labels: Tensor
 
     def where(self, which: Tensor) -> Clusters:
-        """Return the clusters ``which`` (S,), bool."""
+        """Return the clusters selected by ``which`` (S,), bool."""
         return Clusters(self.members[which], self.labels[which])
 
 
 class Firing(NamedTuple):
-    """What the SVMs of S clusters fire on among the held-out patches.
+    """Held-out patches that the SVMs of S clusters fire on.
 
     Attributes
     ----------
-    counts : (S, C) int64, how many held-out patches of each class fire.
-    sizes : (C,) int64, how many there are.
+    counts : (S, C) int64, how many held-out patches of each class the SVM fires on.
+    sizes : (C,) int64, how many held-out patches each class has.
     best : (S, M) int64, the patches of the cluster's own class with the highest scores, best first,
-        fired or not; -1 where the class has fewer.
+        whether the SVM fires on them or not; -1 where the class has fewer.
     """
 
     counts: Tensor
@@ -55,10 +55,10 @@ class Firing(NamedTuple):
 
 
 def split_halves(membership: Tensor, groups: Tensor | None, generator: torch.Generator) -> Tensor:
-    """Return which patches (N,) are in the first half; images stay whole, classes are halved.
+    """Return which patches (N,) are in the first half; classes are halved, images are not split.
 
-    An image goes by its rarest class, so that each class comes out as even as its images allow. A
-    class that stands on one side all the same (it may have one image only) is split by patch.
+    An image counts for its rarest class, so each class is split as evenly as its images allow. A class
+    that still lies in one half (it may have only one image) is split by patch.
     """
     n_patches, n_classes = membership.shape
     if groups is None:
@@ -89,20 +89,20 @@ def start_clusters(
     max_members: int,
     generator: torch.Generator,
 ) -> Clusters:
-    """Cluster each class by k-means within ``half`` (N,), bool; members are those near the centre.
+    """Cluster each class by k-means within ``half`` (N,), bool; members are nearest to the centre.
 
-    ``n_clusters`` a class, None for one in 50 patches of the class. Clusters of fewer than
-    ``min_members`` are left out, as long as the class has a larger one.
+    ``n_clusters`` is per class; None means one per 50 patches of the class. Clusters of fewer than
+    ``min_members`` are left out if the class has a larger one.
     """
     members, labels = [], []
     for label in range(membership.shape[1]):
         own = (membership[:, label] & half).nonzero().squeeze(1)
         wanted = n_clusters or max(1, round(int(membership[:, label].sum()) / 50))
-        found = kmeans(patches[own], min(wanted, len(own)), generator=generator)
-        near_first = (patches[own] - found.centres[found.labels]).square().sum(1).argsort(stable=True)
-        cluster = found.labels[near_first]
+        means = kmeans(patches[own], min(wanted, len(own)), generator=generator)
+        near_first = (patches[own] - means.centres[means.labels]).square().sum(1).argsort(stable=True)
+        cluster = means.labels[near_first]
         rank = _ranks(cluster)
-        chosen = own.new_full((len(found.centres), max_members), -1)
+        chosen = own.new_full((len(means.centres), max_members), -1)
         close = rank < max_members
         chosen[cluster[close], rank[close]] = own[near_first[close]]
         sizes = torch.bincount(cluster, minlength=len(chosen))
@@ -121,9 +121,9 @@ def train(
     n_negatives: int,
     generator: torch.Generator,
 ) -> LinearSolution:
-    """Train an SVM a cluster: its members against random patches of ``half`` without its class.
+    """Train one SVM per cluster: its members against random patches of ``half`` without its class.
 
-    The negatives are drawn once a class and round and serve all its clusters.
+    Negatives are drawn once per class and round; all clusters of the class use the same ones.
     """
     weights = patches.new_zeros(len(clusters.labels), patches.shape[1])
     biases = patches.new_zeros(len(weights))
@@ -131,7 +131,7 @@ def train(
         mine = (clusters.labels == label).nonzero().squeeze(1)
         lacking = ~membership[:, label]
         pool = (lacking & half).nonzero().squeeze(1)
-        if len(pool) == 0:  # every other class has one patch, and it is on the other side
+        if len(pool) == 0:  # every other class has one patch, and it is in the other half
             pool = lacking.nonzero().squeeze(1)
         if len(pool) > n_negatives:
             pool = pool[torch.randperm(len(pool), generator=generator)[:n_negatives].to(pool.device)]
@@ -166,11 +166,11 @@ def fire(
 
 
 def is_discriminative(firing: Firing, labels: Tensor, min_members: int, many: int | float) -> Tensor:
-    """Return which clusters (S,) may stay.
+    """Return which clusters (S,) to keep.
 
-    A cluster goes if it fires on fewer than ``min_members`` patches of its own class, or on many
-    patches of more than half of all classes. Many are ``many`` patches, if it is an integer, else
-    ``many`` times the share that fires in the cluster's own class.
+    A cluster is removed if it fires on fewer than ``min_members`` patches of its own class, or on many
+    patches of more than half of all classes. "Many" means ``many`` patches if it is an integer,
+    otherwise ``many`` times the share of the cluster's own class that it fires on.
 
     >>> firing = Firing(torch.tensor([[6, 1, 0], [6, 5, 4], [2, 0, 0]]), torch.tensor([9] * 3), None)
     >>> is_discriminative(firing, torch.tensor([0, 0, 0]), 3, 0.5)
@@ -200,18 +200,18 @@ def refine(
     max_rounds: int,
     generator: torch.Generator,
 ) -> tuple[Clusters, int, Tensor]:
-    """Train on one half, test on the other, swap, until nothing changes or for ``max_rounds``.
+    """Train on one half, test on the other, swap; until nothing changes or for ``max_rounds`` rounds.
 
-    A class that would lose all its clusters keeps its best one, so that learning can go on.
+    A class that would lose all its clusters keeps its best one, so that learning can continue.
 
     Returns
     -------
-    clusters : those that remain, with their last members.
-    n_rounds : rounds it took.
-    rescued : (C,) bool, which classes kept a cluster that should have gone.
+    clusters : the remaining clusters with their final members.
+    n_rounds : number of rounds.
+    rescued : (C,) bool, which classes kept a cluster that should have been removed.
     """
     rescued = torch.zeros(membership.shape[1], dtype=torch.bool, device=patches.device)
-    previous = None  # the members two halves ago, which lie in the half that is tested now
+    previous = None  # the members before the last round, which lie in the half that is tested now
     for n_rounds in range(1, max_rounds + 1):  # noqa: B007
         planes = train(patches, membership, half, clusters, C, n_negatives, generator)
         firing = fire(patches, membership, ~half, planes, clusters.labels, max_members)
@@ -223,11 +223,11 @@ def refine(
         fired = firing.counts.gather(1, clusters.labels[:, None])
         fired[spared] = fired[spared].clamp(min=min_members)
         is_fired = torch.arange(max_members, device=fired.device) < fired
-        found = torch.where(is_fired, firing.best, -1)
-        found = torch.where((found >= 0).any(1, keepdim=True), found, clusters.members)
-        settled = bool(stays.all()) and previous is not None and torch.equal(found, previous)
+        members = torch.where(is_fired, firing.best, -1)
+        members = torch.where((members >= 0).any(1, keepdim=True), members, clusters.members)
+        settled = bool(stays.all()) and previous is not None and torch.equal(members, previous)
         previous = clusters.members[stays]
-        clusters, half = Clusters(found, clusters.labels).where(stays), ~half
+        clusters, half = Clusters(members, clusters.labels).where(stays), ~half
         if settled:
             break
     return clusters, n_rounds, rescued
@@ -244,7 +244,7 @@ def nearest_to_centre(patches: Tensor, clusters: Clusters) -> Tensor:
 
 
 def _best_of_lost_classes(firing: Firing, labels: Tensor, stays: Tensor, min_members: int) -> Tensor:
-    """Return one cluster of each class none of whose clusters stays: the most its own."""
+    """Return the most specific cluster of each class that would lose all its clusters."""
     shares = firing.counts / firing.sizes.clamp(min=1)
     own = shares.gather(1, labels[:, None]).squeeze(1)
     merit = own / shares.mean(1).clamp(min=1e-12)  # between 0 and C
@@ -257,7 +257,7 @@ def _best_of_lost_classes(firing: Firing, labels: Tensor, stays: Tensor, min_mem
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """Return for each of some small integers how many equal ones stand before it.
+    """Return, for each small integer in ``values``, how many equal ones come before it.
 
     >>> _ranks(torch.tensor([4, 2, 4, 4, 2]))
     tensor([0, 0, 1, 2, 1])

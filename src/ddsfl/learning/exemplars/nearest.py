@@ -1,4 +1,4 @@
-"""Exemplars that patches of other classes hardly reach (the paper's nearest-neighbour exemplars)."""
+"""Exemplars that patches of other classes rarely reach (the paper's nearest-neighbour exemplars)."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from ddsfl.learning.exemplars.reaching import reaching, reaching_score
 
 
 class NearestExemplars(ExemplarSelector):
-    """Keep the patches of each class that patches of other classes hardly reach.
+    """Keep the patches of each class that patches of other classes rarely reach.
 
-    The coverage set of a patch are its nearest patches (of other images). A patch that stands in
-    the coverage sets of many classes, or close to those that cover it, shows a pattern that is
-    everywhere. Its reaching score, the mean distance of the other classes to it, is low; the top
-    ``fraction`` of each class by that score are its exemplars.
+    The coverage set of a patch consists of its nearest patches (from other images). A patch in the
+    coverage sets of many classes, or close to the patches that cover it, shows a common pattern. Its
+    reaching score, the mean distance of the other classes to it, is low. The exemplars of a class are
+    the top ``fraction`` of its patches by this score.
 
     Parameters
     ----------
     fraction : share of the patches of each class that become its exemplars, in (0, 1]; at least one
-        a class.
-    coverage : patches in a coverage set; None takes 5 a class. Fewer leave most patches unreached.
-    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+        per class.
+    coverage : size of a coverage set; None uses 5 per class. Smaller sets leave most patches unreached.
+    device : "auto" uses the device of X if it is a tensor, otherwise CUDA if available.
 
     Attributes
     ----------
     support_ : (N, C) bool, which patch is an exemplar of which class.
-    indices_ : the patches that are an exemplar of any class, in rising order.
-    scores_ : (N, C) the score of each patch as an exemplar of each class it carries, nan elsewhere.
+    indices_ : the patches that are exemplars of at least one class, in ascending order.
+    scores_ : (N, C) the score of each patch as an exemplar of each of its classes, nan elsewhere.
     reaching_number_ : (N, C) int, how many patches of each class reach the patch.
-    reaching_distance_ : (N, C) the sum of their Euclidean distances to it.
+    reaching_distance_ : (N, C) the sum of their Euclidean distances to the patch.
     classes_ : the classes, in the order of the columns.
-    n_features_in_ : inputs a patch.
+    n_features_in_ : inputs per patch.
 
     Notes
     -----
-    Algorithm ``algorithm_exemplar_NN`` of the paper. Where a class never reaches a patch, the
-    patch's distance to its nearest patch of that class stands in (`reaching_score`). A patch of
-    several classes is compared with the classes it does not carry. Unlabelled patches take no part:
-    they neither reach nor are reached, and their scores are nan. Equal scores are resolved by the
-    content of the patches, never by their place, so a permutation of the patches permutes the
-    result and changes nothing else. Besides X the search holds two copies of the patches and 12
-    bytes for each member of a coverage set.
+    Algorithm ``algorithm_exemplar_NN`` of the paper. If a class never reaches a patch, the distance
+    from the patch to the nearest patch of that class is used instead (`reaching_score`). A patch of
+    several classes is compared only with the classes it does not have. Unlabelled patches are
+    ignored: they neither reach nor are reached, and their scores are nan. Ties are resolved by the
+    content of the patches, never by their position, so a permutation of the patches permutes the
+    result and changes nothing else. In addition to X, the search holds two copies of the patches and
+    12 bytes per member of a coverage set.
 
     Examples
     --------
-    Two classes with a pattern of their own each, and a pattern (near 0) that both have.
+    Two classes, each with its own pattern, and a pattern (near 0) that both have.
 
     >>> import numpy as np
     >>> X = np.array([[0.0], [5.0], [5.1], [0.1], [-5.0], [-5.2]])
@@ -90,7 +90,7 @@ class NearestExemplars(ExemplarSelector):
         for label in range(n_classes):
             own = membership[:, label].nonzero().squeeze(1)
             count = max(1, round(self.fraction * len(own)))
-            # Stable, so that equal scores keep the content order of the candidates.
+            # Stable: equal scores keep the content order of the candidates.
             best = torch.argsort(score[own], descending=True, stable=True)[:count]
             support[own[best], label] = True
 

@@ -1,4 +1,4 @@
-"""Patches chosen blindly: what every choice of exemplars has to beat."""
+"""Exemplars chosen at random: the baseline that every other method has to beat."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector
 
 
 class RandomExemplars(ExemplarSelector):
-    """Keep patches of each class at random.
+    """Keep random patches of each class.
 
-    As many as `NearestExemplars` would keep: a comparison then shows what the choice is worth, not what
-    more patches are worth.
+    Keeps as many as `NearestExemplars`, so a comparison shows the effect of the choice, not of the number
+    of patches.
 
     Parameters
     ----------
     fraction : share of the patches of each class that become its exemplars, in (0, 1]; at least one.
-    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+    device : "auto" uses the device of X if it is a tensor, otherwise CUDA if available.
     random_state : seed of the choice.
 
     Attributes
     ----------
     support_ : (N, C) bool, which patch is an exemplar of which class.
-    indices_ : the patches that are an exemplar of any class, in rising order.
+    indices_ : the patches that are exemplars of at least one class, in ascending order.
     classes_ : the classes, in the order of the columns.
-    n_features_in_ : inputs a patch.
+    n_features_in_ : inputs per patch.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""How common a patch is: who reaches it, from how far (the paper's nearest-neighbour exemplars).
+"""How common a patch is: who reaches it, and from how far (the paper's nearest-neighbour exemplars).
 
-N patches, C classes, K patches a coverage set. The coverage set of a patch are its K nearest
-patches; a patch is reached by every patch in whose coverage set it stands.
+N patches, C classes, K patches per coverage set. The coverage set of a patch consists of its K nearest
+patches. A patch is reached by every patch whose coverage set contains it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ def reaching(
     membership: Tensor,
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> tuple[Tensor, Tensor]:
-    """Return reaching number and reaching distance of every patch by every class.
+    """Return the reaching number and reaching distance for every patch and class.
 
-    The number of (patch j, class c) counts the patches of class c in whose coverage set j stands,
-    the distance is the sum of their Euclidean distances to j: R_N and the sum of R_d in
+    The number for (patch j, class c) counts the patches of class c whose coverage set contains j. The
+    distance is the sum of their Euclidean distances to j. These are R_N and the sum of R_d in
     ``exemplar_reaching_score_perC``.
 
     Parameters
     ----------
     indices : (N, K) int64, the coverage set of each patch; -1 where it has fewer than K.
     distances : (N, K) squared distances to them.
-    membership : (N, C) bool, which patch carries which class.
+    membership : (N, C) bool, which patch has which class.
     budget_bytes : working memory beyond the results.
 
     Returns
@@ -40,7 +40,7 @@ def reaching(
 
     Examples
     --------
-    Patch 1 stands in the coverage sets of the patches 0 (class 0) and 2 (class 1).
+    Patch 1 is in the coverage sets of patches 0 (class 0) and 2 (class 1).
 
     >>> number, distance = reaching(
     ...     torch.tensor([[1], [0], [1]]),
@@ -53,12 +53,12 @@ def reaching(
     n_patches, n_classes = membership.shape
     number = torch.zeros(n_patches * n_classes, dtype=torch.int64, device=indices.device)
     total = torch.zeros_like(number)
-    # Distances are added as whole multiples of 1/steps: integers add up to the same sum in any
-    # order, so the atomic additions of a GPU cannot change a score from run to run. The largest sum
-    # stays below 2^62; the rounding is 2^-40 of the largest distance even for a million patches.
+    # Distances are added as integer multiples of 1/steps: integers have the same sum in any order, so
+    # atomic additions on a GPU cannot change a score from run to run. The largest sum stays below
+    # 2^62; the rounding error is 2^-40 of the largest distance even for a million patches.
     farthest = float(distances.masked_fill(indices < 0, 0).max().sqrt()) if indices.numel() else 0.0
     steps = 2.0 ** math.floor(62 - math.log2(max(farthest, 1e-30) * max(n_patches, 1)))
-    patches, classes = membership.nonzero(as_tuple=True)  # one row a label
+    patches, classes = membership.nonzero(as_tuple=True)  # one row per label
     rows = rows_within(64 * max(indices.shape[1], 1), budget_bytes)
     for chunk in slices(len(patches), rows):
         reached = indices[patches[chunk]]
@@ -74,17 +74,17 @@ def reaching(
 def reaching_score(number: Tensor, distance: Tensor, class_distances: Tensor, membership: Tensor) -> Tensor:
     """Return the reaching score of each patch: how far the other classes are from it on average.
 
-    R_S(x_j) = mean over the classes c that x_j does not carry of
+    R_S(x_j) = mean over the classes c that x_j does not have of
     distance[j, c] / number[j, c] (``exemplar_reaching_score_perC``, ``exemplar_reaching_score``).
-    A class that never reaches the patch counts with its nearest patch instead: 0 would mark the
-    rarest patch as the commonest, and one constant for all would make ties. A class that cannot
-    reach it, having patches of the same group only, is left out. A patch with no class left to
-    compare with, as one that carries every label, scores 0, the lowest score there is.
+    For a class that never reaches the patch, the distance to its nearest patch is used: 0 would mark
+    the rarest patch as the most common, and a constant would cause ties. A class that cannot reach
+    the patch, because all its patches are in the same group, is left out. A patch with no class left
+    to compare with, such as one with every label, scores 0, the lowest possible score.
 
     Parameters
     ----------
     number, distance : (N, C), see `reaching`.
-    class_distances : (N, C) squared distance to the nearest patch of each class; inf without one.
+    class_distances : (N, C) squared distance to the nearest patch of each class; inf if there is none.
     membership : (N, C) bool.
 
     Returns

@@ -1,4 +1,4 @@
-"""Exemplars of clusters that a linear SVM separates from other classes (the paper's SVM exemplars)."""
+"""Exemplars from clusters that a linear SVM separates from other classes (the paper's SVM exemplars)."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from ddsfl.learning.exemplars.clusters import nearest_to_centre, refine, split_h
 
 
 class SvmExemplars(ExemplarSelector):
-    """Keep one patch of each cluster that a linear SVM tells from most other classes.
+    """Keep one patch of each cluster that a linear SVM separates from most other classes.
 
-    Each class is clustered by k-means on one half of its images. An SVM a cluster, trained against
-    patches of other classes, is tested on the other half, and the patches of its own class that it
-    fires on best become the new members. A cluster goes if it hardly fires on its own class, or
-    fires on many patches of more than half of the classes. Then the halves swap, until nothing
-    changes. The exemplar of a cluster that remains is the member nearest to its centre.
+    Each class is clustered by k-means on one half of its images. One SVM per cluster is trained
+    against patches of other classes and tested on the other half. The patches of its own class with
+    the highest scores become the new members. A cluster is removed if it rarely fires on its own
+    class, or fires on many patches of more than half of the classes. The halves are then swapped,
+    until nothing changes. The exemplar of a remaining cluster is the member nearest to its centre.
 
     Parameters
     ----------
-    n_clusters : clusters a class to begin with; None takes one in 50 patches of the class.
-    min_members : patches of its own class that a cluster must fire on.
-    max_members : members of a cluster at most.
-    many : from when on a class counts as one that a cluster fires on. A float is relative to the
-        cluster's own class: 1.0 means that as large a share of the patches fires. An integer is a
-        number of patches.
-    C : cost of a violated margin, for patches scaled to unit energy an input (done here).
-    n_negatives : patches of other classes that an SVM is trained against.
-    max_rounds : rounds at most; one round trains on one half and tests on the other.
-    device : "auto" stays where a tensor X is and otherwise takes CUDA where there is one.
+    n_clusters : initial clusters per class; None uses one per 50 patches of the class.
+    min_members : minimum number of patches of its own class that a cluster must fire on.
+    max_members : maximum number of members per cluster.
+    many : how much of a class a cluster must fire on for "many patches". A float is relative to the
+        cluster's own class: 1.0 means an equal share of the patches. An integer is a number of
+        patches.
+    C : cost of a violated margin, for patches scaled to unit energy per input (done here).
+    n_negatives : maximum number of patches of other classes that an SVM is trained against.
+    max_rounds : maximum number of rounds; one round trains on one half and tests on the other.
+    device : "auto" uses the device of X if it is a tensor, otherwise CUDA if available.
     random_state : seed of the halves, the clusters and the negatives.
 
     Attributes
     ----------
     support_ : (N, C) bool, which patch is an exemplar of which class.
-    indices_ : the patches that are an exemplar of any class, in rising order.
-    n_clusters_ : (C, 2) int, clusters of each class before and after.
-    n_rounds_ : rounds it took.
+    indices_ : the patches that are exemplars of at least one class, in ascending order.
+    n_clusters_ : (C, 2) int, clusters of each class at the start and at the end.
+    n_rounds_ : number of rounds.
     classes_ : the classes, in the order of the columns.
-    n_features_in_ : inputs a patch.
+    n_features_in_ : inputs per patch.
 
     Notes
     -----
-    Algorithm ``algorithm_exemplar_SVM`` of the paper; fired means a score above -1. A fixed number
-    of patches for "many" is right for one size of set only: SVMs fire on some percent of everything
-    they were not trained on, and with ``many=3`` no cluster of real patches survives. A patch of
-    several classes is a negative only for classes it does not carry. Unlabelled patches take no
-    part. A class that would lose all its clusters keeps its best one, with a warning. Random draws
-    go by the content of the patches, so a permutation of the patches permutes the result.
+    Algorithm ``algorithm_exemplar_SVM`` of the paper; an SVM fires on scores above -1. A fixed number
+    for ``many`` suits only one number of patches: SVMs fire on a few percent of everything they were
+    not trained on, and with ``many=3`` no cluster of real patches survives. A patch of several
+    classes is a negative only for classes it does not have. Unlabelled patches are ignored. A class
+    that would lose all its clusters keeps its best one, with a warning. Random draws depend on the
+    content of the patches, so a permutation of the patches permutes the result.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class SvmExemplars(ExemplarSelector):
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat(["coast", "forest", "street"], 100)
     >>> patterns = 3 * np.repeat(np.eye(6)[:3], 100, axis=0)
-    >>> patterns[::2] = 3 * np.eye(6)[5]  # every other patch shows what all classes have
+    >>> patterns[::2] = 3 * np.eye(6)[5]  # every other patch shows a pattern that all classes have
     >>> X = patterns + 0.3 * rng.normal(size=(300, 6))
     >>> selector = SvmExemplars(n_clusters=4, random_state=0).fit(X, y)
     >>> bool((selector.indices_ % 2 == 1).all())

@@ -3,13 +3,14 @@ import pytest
 
 import ddsfl
 from ddsfl.datasets.protocols import Split
-from ddsfl.experiments.evaluation import Place, Recipe, evaluate_split, settings_of_cell
+from ddsfl.experiments.evaluate import Evaluation, evaluate_split, settings_of_cell
 from ddsfl.experiments.methods import method
+from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import image_list
 from ddsfl.report.console import Console
 from tests.support.tiny import TINY, tiny_scenes
 
+SETTINGS = preset("quick").change(TINY)
 SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part
 
 
@@ -23,9 +24,8 @@ def found(scenes, tmp_path, capsys):
     """Evaluate once; return a function that tells whether another evaluation takes the kept result."""
 
     def evaluate(images, labels, seed=0):
-        images = image_list(images, preset("quick").change(TINY))
-        recipe = Recipe("quick", TINY, seed, "cpu")
-        cell = evaluate_split(images, labels, SPLIT, recipe, Place("ours", tmp_path), Console())
+        evaluation = Evaluation(SETTINGS, "quick", "ours", seed, "cpu", folder=tmp_path)
+        cell = evaluate_split(evaluation, SETTINGS.image_list(images), labels, SPLIT, Console())
         assert (cell["dataset"], cell["method"], cell["seed"]) == ("ours", "quick", seed)
         return "a / b: found from an earlier run" in capsys.readouterr().err
 
@@ -59,10 +59,20 @@ def test_another_seed_evaluates_again(scenes, found):
     assert found(*scenes, seed=5)
 
 
-def test_a_recipe_makes_the_model_that_it_says():
-    model = Recipe("quick", TINY, 5, "cpu", method="ours").model()
-    asked = {"preset": "quick", "changes": TINY, "random_state": 5, "device": "cpu"}
-    assert model.get_params() == asked
+def test_an_evaluation_trains_the_model_that_it_describes(scenes, monkeypatch):
+    asked = []
+
+    def watched(self, *args, **options):
+        asked.append(self.get_params())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SceneClassifier, "fit", watched)
+    images, labels = scenes
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_split(
+            Evaluation(SETTINGS, "ours", seed=5, device="cpu"), SETTINGS.image_list(images), labels, SPLIT
+        )
+    assert asked == [{"preset": SETTINGS, "changes": None, "random_state": 5, "device": "cpu"}]
 
 
 def test_another_version_evaluates_again(scenes, found, monkeypatch):

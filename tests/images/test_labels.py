@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.learning.labels import class_membership
+from ddsfl.images.labels import UNLABELLED, Labels
 
 
 def test_integer_labels_with_unlabelled() -> None:
-    classes, membership = class_membership(np.array([7, -1, 2, 7]))
+    labels = Labels.read(np.array([7, -1, 2, 7]), unlabelled=UNLABELLED)
+    classes, membership = labels.classes, labels.membership
     np.testing.assert_array_equal(classes, [2, 7])
     np.testing.assert_array_equal(membership, [[0, 1], [0, 0], [1, 0], [0, 1]])
     assert membership.dtype == bool
@@ -25,7 +26,8 @@ def test_integer_labels_with_unlabelled() -> None:
     ],
 )
 def test_forms_of_label_vectors(y: object) -> None:
-    classes, membership = class_membership(y)  # type: ignore[arg-type]
+    labels = Labels.read(y, unlabelled=UNLABELLED)
+    classes, membership = labels.classes, labels.membership
     assert classes.tolist() in (["city", "sea"], [2, 5])
     np.testing.assert_array_equal(membership, [[0, 1], [1, 0], [0, 1]])
 
@@ -38,13 +40,15 @@ def test_indicator_matrix_keeps_all_columns_and_empty_rows() -> None:
         torch.tensor(indicator),
         indicator.astype(float),
     ):
-        classes, membership = class_membership(form)
+        labels = Labels.read(form, unlabelled=UNLABELLED)
+        classes, membership = labels.classes, labels.membership
         np.testing.assert_array_equal(classes, [0, 1, 2])
         np.testing.assert_array_equal(membership, indicator)
 
 
 def test_all_unlabelled_gives_no_class() -> None:
-    classes, membership = class_membership([-1, -1])
+    labels = Labels.read([-1, -1], unlabelled=UNLABELLED)
+    classes, membership = labels.classes, labels.membership
     assert classes.shape == (0,)
     assert membership.shape == (2, 0)
 
@@ -54,12 +58,12 @@ def test_all_unlabelled_gives_no_class() -> None:
     [
         (np.zeros((2, 2, 2)), r"shape \(2, 2, 2\)"),
         (np.array([[1, 2], [0, 1]]), "indicator matrix of 0 and 1"),
-        (np.array([0.5, 1.0]), "not whole"),
-        (np.array([np.nan, 1.0]), "not whole"),
+        (np.array([0.5, 1.0]), "not integers"),
+        (np.array([np.nan, 1.0]), "not integers"),
         (np.array(["a", 1], dtype=object), "mixes kinds"),
         (np.array([1 + 2j]), "dtype complex128"),
     ],
 )
 def test_errors(y: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        class_membership(y)
+        Labels.read(y)

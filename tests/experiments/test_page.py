@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from ddsfl.experiments.report import END, START, write_report
+from ddsfl.experiments.page import END, START, write_report
 from ddsfl.experiments.results import read_cells
 from tests.support.made_cells import leave_cells
 

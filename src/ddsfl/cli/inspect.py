@@ -1,0 +1,34 @@
+"""The command `ddsfl inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddsfl.cli.options import ModelPath, Quiet
+from ddsfl.model.classifier import SceneClassifier
+from ddsfl.report.console import show
+from ddsfl.report.inspection import describe_model, draw_model
+
+
+def inspect(
+    model: ModelPath,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for pictures; by default next to the model.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Show what a model is and draw what it learned.
+
+    Prints settings, classes, times and provenance, and draws filters, sharing and objective.
+    """
+    classifier = SceneClassifier.load(model, device="cpu")
+    folder = out if out is not None else model.with_name(f"{model.stem}-pictures")
+    files = draw_model(classifier, folder)
+    if not quiet:
+        for table in describe_model(classifier):
+            show(table)
+        for file in files:
+            print(file)

@@ -1,0 +1,100 @@
+"""Codings: the interface between local descriptors and one vector per image."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from ddsfl.coding.pyramid import Level, Pooling
+from ddsfl.compute.device import as_tensor, resolve_device
+from ddsfl.patches.local import LocalDescriptors
+
+
+class Coding(BaseEstimator, ABC):
+    """Learns words (or Gaussians) from sampled descriptors, and pools images over them."""
+
+    #: Name of the parameter with the number of words, and the term for words in messages.
+    size_name: ClassVar[str] = "n_words"
+    noun: ClassVar[str] = "words"
+    #: Number of sampled descriptors per word.
+    samples_per_word: ClassVar[int] = 100
+
+    device: str | torch.device | None
+    n_features_in_: int
+
+    @abstractmethod
+    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+
+    @abstractmethod
+    def pooler(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling
+    ) -> Callable[[LocalDescriptors], Tensor]:
+        """Return a function that turns descriptors on the device of ``like`` into image vectors (B, width).
+
+        Everything that depends only on the learned arrays is computed here, once for all batches. The
+        function can be pickled.
+        """
+
+    @abstractmethod
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return all learned arrays by name, for `restore`."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
+        """Restore the arrays returned by `state` of another coding with the same settings."""
+
+    @property
+    @abstractmethod
+    def n_learned(self) -> int:
+        """Number of learned words."""
+
+    @property
+    def n_samples_wanted(self) -> int:
+        """Number of descriptors to learn from."""
+        return int(self.samples_per_word * getattr(self, self.size_name))
+
+    def fit_to_samples(self, descriptors: Tensor) -> Self:
+        """Fit; if there are fewer descriptors than words, all of them become words.
+
+        Small images give few descriptors in the upper layers: a few words are better than none.
+        """
+        wanted = getattr(self, self.size_name)
+        coding = self
+        if len(descriptors) < wanted:
+            warnings.warn(
+                f"{self.size_name}={wanted} but only {len(descriptors)} descriptors were found: "
+                f"all are {self.noun}.",
+                stacklevel=2,
+            )
+            coding = clone(self).set_params(**{self.size_name: len(descriptors)})
+            if "n_neighbors" in coding.get_params():
+                coding.set_params(n_neighbors=min(coding.get_params()["n_neighbors"], len(descriptors)))
+        return coding.fit(descriptors)
+
+
+def checked_descriptors(coding: Coding, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
+    """Return ``X`` as a finite matrix of the right width on the device of a coding.
+
+    With ``reset``, the coding expects this width from now on.
+    """
+    device = resolve_device(coding.device)
+    if not isinstance(X, Tensor):
+        X = validate_data(coding, X, reset=reset, dtype=[np.float64, np.float32])
+        return as_tensor(X, device)
+    if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != coding.n_features_in_):
+        width = "d" if reset else coding.n_features_in_
+        raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
+    if not torch.isfinite(X).all():
+        raise ValueError("X contains NaN or infinity.")
+    coding.n_features_in_ = X.shape[1]
+    return as_tensor(X, device)

@@ -1,0 +1,57 @@
+"""Descriptors drawn from training images, to learn words from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import torch
+from torch import Tensor
+
+from ddsfl.compute.device import spawn_seeds
+from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.source import LocalSource
+
+#: Descriptors are drawn from this many images or up to twice as many, every n-th of all.
+SAMPLED_IMAGES = 500
+
+
+def sample_descriptors(
+    images: Sequence[Tensor],
+    source: LocalSource,
+    *,
+    device: torch.device,
+    seed: int,
+    n_samples: int,
+    outputs: Collection[int] = (0,),
+    progress: Progress | None = None,
+) -> dict[int, list[Tensor]]:
+    """Draw about ``n_samples`` descriptors of some outputs of ``source`` from images spread over all.
+
+    Each image gives the same number and has its own seed, so batches do not matter. Returns, for each
+    output, the descriptors of each image in random order: the `first_samples` of them are the ones that
+    fewer samples would have given.
+    """
+    chosen = range(0, len(images), max(1, len(images) // SAMPLED_IMAGES))
+    n_per_image = -(-n_samples // len(chosen))
+    seeds = spawn_seeds(seed, len(chosen))
+    some = [images[number] for number in chosen]
+    drawn: dict[int, dict[int, Tensor]] = {output: {} for output in outputs}
+    for numbers, batch in image_batches(some, device, progress):
+        for output, descriptors in source.describe_outputs(batch, outputs).items():
+            for row, number in enumerate(numbers):
+                generator = torch.Generator().manual_seed(seeds[number] + output)
+                rows = (descriptors.images == row).nonzero()[:, 0]
+                n_drawn = min(n_per_image, len(rows))
+                picked = torch.randperm(len(rows), generator=generator)[:n_drawn].to(rows.device)
+                drawn[output][number] = descriptors.vectors[rows[picked]]
+    return {output: [parts[number] for number in range(len(chosen))] for output, parts in drawn.items()}
+
+
+def first_samples(drawn: Sequence[Tensor], n_samples: int) -> Tensor:
+    """Join about ``n_samples`` of the descriptors drawn from each image, the same number of each.
+
+    >>> first_samples([torch.zeros(3, 2), torch.ones(3, 2)], 3)[:, 0]
+    tensor([0., 0., 1., 1.])
+    """
+    n_per_image = -(-n_samples // len(drawn))
+    return torch.cat([part[:n_per_image] for part in drawn])

@@ -1,0 +1,143 @@
+"""Labels of images and patches: the only module that parses the supported forms of labels.
+
+Shapes: N images (or patches), C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import MultiLabelBinarizer
+from torch import Tensor
+
+from ddsfl.compute.device import as_numpy
+from ddsfl.compute.stages import fingerprint
+
+Array = np.ndarray[Any, Any]
+
+#: The label of a patch without a class, where this is allowed.
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The membership of N images in C classes.
+
+    Attributes
+    ----------
+    classes : (C,) the class names, sorted; column numbers if the labels are an indicator matrix.
+    membership : (N, C) bool. An empty row is unlabelled.
+    single : whether the labels were given as one label per image.
+    undecided : (N, C) bool or None. True where an image shows a class but must not count for or against
+        it when a classifier is fitted (the "difficult" images of PASCAL VOC).
+
+    Examples
+    --------
+    >>> Labels.read(["sea", "city", "sea"]).membership.astype(int)
+    array([[0, 1], [1, 0], [0, 1]])
+    >>> Labels.read([("sea", "boat"), ("sea",)]).classes.tolist()
+    ['boat', 'sea']
+    """
+
+    classes: Array
+    membership: Array
+    single: bool
+    undecided: Array | None = None
+
+    @classmethod
+    def read(cls, y: Any, *, unlabelled: int | None = None) -> Labels:
+        """Return the labels in ``y``.
+
+        Parameters
+        ----------
+        y : `Labels` (returned unchanged), or one of these forms:
+
+            * (N,) integers or strings: one label per image;
+            * N tuples, sets or lists of labels: several labels per image;
+            * (N, C) of 0 and 1: an indicator matrix. Its classes are 0 ... C-1.
+        unlabelled : the integer label that means "no class" (`UNLABELLED`); None if every integer is a class.
+
+        >>> Labels.read([3, 5, -1], unlabelled=UNLABELLED).membership.astype(int)
+        array([[1, 0], [0, 1], [0, 0]])
+        """
+        if isinstance(y, Labels):
+            return y
+        if _holds_collections(y):
+            binarizer = MultiLabelBinarizer().fit(y)
+            return cls(binarizer.classes_, binarizer.transform(y).astype(bool), single=False)
+        given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
+        if given.ndim == 2 and given.shape[1] == 1 and given.dtype.kind != "b":
+            given = given[:, 0]  # a column of labels, as in data frames
+        if given.ndim == 2:
+            return cls(np.arange(given.shape[1]), _checked_indicator(given), single=False)
+        if given.ndim != 1:
+            raise ValueError(f"y has shape {given.shape}; expected (n,) or (n, n_classes).")
+        given = _checked_vector(given)
+        classes, numbers = np.unique(given, return_inverse=True)
+        membership = numbers[:, None] == np.arange(len(classes))
+        if unlabelled is not None and given.dtype.kind == "i":
+            labelled = classes != unlabelled
+            classes, membership = classes[labelled], membership[:, labelled]
+        return cls(classes, membership, single=True)
+
+    def __len__(self) -> int:
+        return len(self.membership)
+
+    @property
+    def counts(self) -> Array:
+        """(C,) number of images of each class."""
+        return self.membership.sum(axis=0)
+
+    @property
+    def numbered(self) -> Labels:
+        """The same labels with classes named 0 ... C-1, for files that hold only numbers."""
+        return replace(self, classes=np.arange(len(self.classes)))
+
+    def fingerprint(self) -> str:
+        """Return a short digest of the membership, independent of the class names."""
+        parts = [self.membership] if self.undecided is None else [self.membership, self.undecided]
+        return fingerprint(*parts, self.single)
+
+
+def _holds_collections(y: Any) -> bool:
+    """Return whether ``y`` holds a collection of labels per image; a list of lists may be an indicator."""
+    if isinstance(y, Tensor | np.ndarray) or not hasattr(y, "__iter__"):
+        return False
+    first = next(iter(y), None)
+    if isinstance(first, tuple | set | frozenset):
+        return True
+    if not isinstance(first, list):
+        return False
+    is_matrix = all(len(row) == len(first) > 0 for row in y)
+    return not (is_matrix and all(value in (0, 1) for row in y for value in row))
+
+
+def _checked_indicator(given: Array) -> Array:
+    if given.dtype.kind not in "iubf" or not np.isin(given, (0, 1)).all():
+        raise ValueError(
+            f"y of shape {given.shape} must be an indicator matrix of 0 and 1; "
+            "expected one column per class (or a vector of labels)."
+        )
+    return given.astype(bool)
+
+
+def _checked_vector(given: Array) -> Array:
+    """Return a vector of labels as integers or strings."""
+    if given.dtype.kind == "O":
+        values = given.tolist()
+        if all(isinstance(value, str) for value in values):
+            return np.asarray(values, dtype=str)
+        if not all(isinstance(value, int | float | np.integer | np.floating) for value in values):
+            raise ValueError("y mixes kinds of labels; expected all integers or all strings.")
+        given = np.asarray(values)
+    if given.dtype.kind == "f":
+        if not (np.isfinite(given).all() and (given == np.floor(given)).all()):
+            raise ValueError(
+                "y has values that are not integers (Unknown label type: continuous); expected class labels."
+            )
+        given = given.astype(np.int64)
+    if given.dtype.kind not in "iubSU":
+        raise ValueError(f"y has dtype {given.dtype}; expected integers or strings.")
+    return given
