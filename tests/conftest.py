@@ -1,11 +1,11 @@
-"""What all tests share: few threads (the machines have two cores) and the skips for what is not here."""
+"""Settings of all tests: one thread, and skips for missing devices and data."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-# Threads that wait for each other on a busy machine cost more than they bring on problems this small.
+# On problems this small, threads cost more than they gain, especially on a busy machine.
 torch.set_num_threads(1)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def ddsfl(capsys, monkeypatch):
-    """The program on a wide screen: called with arguments, it returns exit code, output and errors."""
-    from tests.support.program import run_program  # which loads all of the library: only where it is run
+    """The program on a wide screen: a function of its arguments that returns exit code, output and errors."""
+    from tests.support.program import run_program  # here, because it imports the complete library
 
     monkeypatch.setenv("COLUMNS", "400")
 

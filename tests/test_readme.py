@@ -1,4 +1,4 @@
-"""Everything the README prints as a command or a program is run here, as printed."""
+"""All commands and programs in the README are run here as printed."""
 
 import re
 import shlex
@@ -25,7 +25,7 @@ def commands(start):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder as a user's: photos of four classes, one of them called beach."""
+    """A user's folder: photos of four classes, one of them called beach."""
     folder = tmp_path_factory.mktemp("user")
     write_scenes(folder / "photos", n_per_class=5, classes=4)
     first = sorted((folder / "photos").iterdir())[0]
@@ -51,8 +51,8 @@ def test_the_commands_run_in_order_as_printed(folder):
     ]
     for command in printed:
         run([sys.executable, "-m", *shlex.split(command)], folder)
-    for left in ("scenes.safetensors", "vectors.npz", "scenes-pictures/layer1-filters.png"):
-        assert (folder / left).exists()
+    for name in ("scenes.safetensors", "vectors.npz", "scenes-pictures/layer1-filters.png"):
+        assert (folder / name).exists()
 
 
 @pytest.mark.slow
@@ -62,25 +62,26 @@ def test_the_program_runs_as_printed(folder):
     assert run([sys.executable, "-c", program], folder)
 
 
-@pytest.mark.parametrize("command", commands("make "))
-def test_make_knows_its_targets(command):
-    target = command.split()[1]
-    done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert {"demo": "ddsfl demo", "test": "pytest"}[target] in done.stdout
+def test_make_knows_its_targets():
+    targets = [command.split()[1] for command in commands("make ")]
+    assert targets
+    for target in targets:
+        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert {"demo": "ddsfl demo", "test": "pytest"}[target] in done.stdout
 
 
 @pytest.mark.slow
-def test_the_demo_runs_and_leaves_what_it_promises(tmp_path, monkeypatch):
-    """The demo with fewer scenes; `make demo` itself is this command in a fresh environment."""
+def test_the_demo_runs_and_writes_its_files(tmp_path, monkeypatch):
+    """The demo with fewer scenes; `make demo` runs the same command in a fresh environment."""
     from ddsfl.experiments import demo
     from ddsfl.report.console import Console
 
     monkeypatch.setattr(demo, "N_TRAIN", 4)
     monkeypatch.setattr(demo, "N_TEST", 3)
     demo.run_demo(tmp_path, seed=0, device="cpu", console=Console(quiet=True))
-    left = {path.name for path in tmp_path.iterdir()}
-    assert {"scenes.safetensors", "layer1-filters.png", "layer2-sharing.png", "confusion.png"} <= left
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"scenes.safetensors", "layer1-filters.png", "layer2-sharing.png", "confusion.png"} <= written
 
 
 def test_every_command_of_the_table_exists():
@@ -89,6 +90,8 @@ def test_every_command_of_the_table_exists():
     assert set(re.findall(r"^\| `ddsfl (\w+)", README, flags=re.MULTILINE)) == set(COMMANDS)
 
 
-def test_links_of_the_readme_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+def test_links_of_the_readme_have_targets():
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+    assert targets
+    for target in targets:
         assert (ROOT / target).exists(), target

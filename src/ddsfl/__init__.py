@@ -33,59 +33,36 @@ if TYPE_CHECKING:
     from ddsfl.learning.stack import FilterStack
     from ddsfl.model.classifier import SceneClassifier
 
-#: The public names and their modules. They are imported on first use: `ddsfl --help` must not wait for torch.
+#: The modules of the public names. They are imported on first use: `ddsfl --help` must not wait for torch.
 _HOMES = {
-    "CENTRIST": "descriptors.centrist",
-    "GIST": "descriptors.gist",
-    "LBP": "descriptors.lbp",
-    "LLC": "coding.llc",
-    "OTC": "descriptors.otc",
-    "DenseSIFT": "descriptors.sift",
-    "FilterBank": "learning.bank",
-    "FilterStack": "learning.stack",
-    "FisherVector": "coding.fisher",
-    "HOG2x2": "descriptors.hog",
-    "ImageList": "images.image_list",
-    "Layer": "learning.layer",
-    "NearestExemplars": "learning.exemplars.nearest",
-    "OnnxFeatures": "descriptors.network",
-    "SceneClassifier": "model.classifier",
-    "SpatialPyramid": "coding.pyramid",
-    "SvmExemplars": "learning.exemplars.svm",
-    "VectorQuantisation": "coding.vq",
-    "make_scenes": "images.scenes",
+    "coding": {
+        "fisher": "FisherVector", "llc": "LLC", "pyramid": "SpatialPyramid", "vq": "VectorQuantisation",
+    },
+    "descriptors": {
+        "centrist": "CENTRIST", "gist": "GIST", "hog": "HOG2x2", "lbp": "LBP", "network": "OnnxFeatures",
+        "otc": "OTC", "sift": "DenseSIFT",
+    },
+    "images": {"image_list": "ImageList", "scenes": "make_scenes"},
+    "learning": {
+        "bank": "FilterBank", "exemplars.nearest": "NearestExemplars", "exemplars.svm": "SvmExemplars",
+        "layer": "Layer", "stack": "FilterStack",
+    },
+    "model": {"classifier": "SceneClassifier"},
+}  # fmt: skip
+_MODULES = {
+    name: f"ddsfl.{room}.{module}" for room, homes in _HOMES.items() for module, name in homes.items()
 }
 
-__all__ = [
-    "CENTRIST",
-    "GIST",
-    "LBP",
-    "LLC",
-    "OTC",
-    "DenseSIFT",
-    "FilterBank",
-    "FilterStack",
-    "FisherVector",
-    "HOG2x2",
-    "ImageList",
-    "Layer",
-    "NearestExemplars",
-    "OnnxFeatures",
-    "SceneClassifier",
-    "SpatialPyramid",
-    "SvmExemplars",
-    "VectorQuantisation",
-    "make_scenes",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'ddsfl' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"ddsfl.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value  # found at once from now on
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULES])

@@ -1,4 +1,4 @@
-"""The program as people run it: what it prints, what it leaves, how it fails and how it goes on."""
+"""The program as people run it: what it prints, what it writes, how it fails and how it resumes."""
 
 import csv
 import json
@@ -49,7 +49,7 @@ def test_train_leaves_a_model_and_nothing_else(model):
     assert len(SceneClassifier.load(model).classes_) == 3
 
 
-def test_train_speaks_on_standard_error_and_quiet_is_quiet(ddsfl, scenes, tmp_path):
+def test_train_reports_on_standard_error_unless_quiet(ddsfl, scenes, tmp_path):
     code, out, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
     assert (code, out) == (0, "")
     assert "layer 1: filter bank" in err
@@ -60,12 +60,12 @@ def test_train_speaks_on_standard_error_and_quiet_is_quiet(ddsfl, scenes, tmp_pa
 def test_predict_json_is_a_list_and_nothing_else(ddsfl, model, scenes):
     code, out, _ = ddsfl("predict", model, scenes, "--json")
     assert code == 0
-    found = json.loads(out)
-    assert len(found) == 12
-    for row in found:
+    rows = json.loads(out)
+    assert len(rows) == 12
+    for row in rows:
         assert set(row) == {"path", "label", "scores"}
         assert row["label"] == max(row["scores"], key=row["scores"].get)
-    right = [row["label"] == row["path"].split(os.sep)[-2] for row in found]
+    right = [row["label"] == row["path"].split(os.sep)[-2] for row in rows]
     assert np.mean(right) > 0.8
 
 
@@ -74,10 +74,19 @@ def test_predict_csv_and_table(ddsfl, model, scenes):
     rows = list(csv.DictReader(out.splitlines()))
     assert code == 0
     assert len(rows) == 12
-    assert set(rows[0]) == {"path", "label", *SceneClassifier.load(model).classes_}
-    code, out, _ = ddsfl("predict", model, next(scenes.rglob("*.png")))
+    classifier = SceneClassifier.load(model)
+    assert set(rows[0]) == {"path", "label", *classifier.classes_}
+    paths = [row["path"] for row in rows]
+    scores = [[float(row[name]) for name in classifier.classes_] for row in rows]
+    np.testing.assert_allclose(scores, classifier.decision_function(paths), atol=1e-4)
+    assert [row["label"] for row in rows] == list(classifier.predict(paths))
+    code, out, _ = ddsfl("predict", model, paths[0])
     assert code == 0
-    assert "label" in out
+    [line] = [line for line in out.splitlines() if paths[0] in line]
+    second, first = np.argsort(scores[0])[-2:]
+    shown = [paths[0], rows[0]["label"], f"{scores[0][first]:.2f}"]
+    shown += [classifier.classes_[second], f"{scores[0][second]:.2f}"]
+    assert [part.strip() for part in line.strip("│").split("│")] == shown
 
 
 def test_encode_writes_vectors_in_the_order_of_the_paths(ddsfl, model, scenes, tmp_path):
@@ -93,7 +102,7 @@ def test_encode_writes_vectors_in_the_order_of_the_paths(ddsfl, model, scenes, t
     np.testing.assert_allclose(np.array([row[1:] for row in rows[1:]], float), vectors, atol=1e-5)
 
 
-def test_inspect_tells_and_draws(ddsfl, model, tmp_path):
+def test_inspect_describes_and_draws(ddsfl, model, tmp_path):
     code, out, _ = ddsfl("inspect", model, "--out", tmp_path / "pictures")
     assert code == 0
     for word in ("seed", "layer1.bank", "trained on", "12 images", "layer 2, signs 0.5"):
@@ -104,7 +113,7 @@ def test_inspect_tells_and_draws(ddsfl, model, tmp_path):
         assert Image.open(path).size[0] > 300
 
 
-def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
+def test_evaluate_prints_mean_and_spread_and_resumes(ddsfl, scenes, tmp_path):
     arguments = ["evaluate", scenes, "--train", 2, "--splits", 2, "--seed", 3, *TINY_OPTIONS]
     arguments += ["--out", tmp_path / "cells"]
     code, out, _ = ddsfl(*arguments)
@@ -124,16 +133,16 @@ def test_evaluate_prints_mean_and_spread_and_continues(ddsfl, scenes, tmp_path):
     cells[1].unlink()
     code, again, err = ddsfl(*arguments)
     assert again == out
-    assert err.count("found from an earlier run") == 1
+    assert err.count("reused from an earlier run") == 1
 
 
-def test_evaluate_does_not_take_results_of_other_pictures(ddsfl, tmp_path):
+def test_evaluate_does_not_reuse_results_of_other_images(ddsfl, tmp_path):
     arguments = ["evaluate", tmp_path / "set", "--train", 2, "--splits", 1, "--out", tmp_path / "cells"]
     for seed in (0, 1):
         write_scenes(tmp_path / "set", seed=seed)
         code, _, err = ddsfl(*arguments, *TINY_OPTIONS)
         assert code == 0
-        assert "found from an earlier run" not in err
+        assert "reused from an earlier run" not in err
 
 
 def test_evaluate_official_lists(ddsfl, scenes, tmp_path):
@@ -149,7 +158,7 @@ def test_evaluate_official_lists(ddsfl, scenes, tmp_path):
 def test_evaluate_official_lists_survive_a_bad_file(ddsfl, tmp_path):
     write_scenes(tmp_path / "set")
     names = sorted(f"{path.parent.name}/{path.name}" for path in (tmp_path / "set").rglob("*.png"))
-    (tmp_path / "set" / names[0]).write_text("not a picture")
+    (tmp_path / "set" / names[0]).write_text("not an image")
     (tmp_path / "train.txt").write_text("\n".join(names[::2]))
     (tmp_path / "test.txt").write_text("\n".join(names[1::2]))
     lists = ["--train-list", tmp_path / "train.txt", "--test-list", tmp_path / "test.txt"]
@@ -166,7 +175,11 @@ def test_several_labels_from_a_csv(ddsfl, scenes, tmp_path):
     assert ddsfl("train", tmp_path / "list.csv", "--out", tmp_path / "m", *TINY_OPTIONS)[0] == 0
     code, out, _ = ddsfl("predict", tmp_path / "m", scenes, "--json")
     assert code == 0
-    assert all(isinstance(row["label"], list) for row in json.loads(out))
+    labels = [row["label"] for row in json.loads(out)]
+    assert len(labels) == 12
+    assert all(isinstance(label, list) for label in labels)
+    classes = {path.parent.name for path in scenes.rglob("*.png")}
+    assert {name for label in labels for name in label} == {*classes, "odd"}
 
 
 def test_ten_bad_files_among_good_ones_are_all_named(ddsfl, tmp_path):
@@ -198,26 +211,26 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
     (tmp_path / "short").write_bytes(model.read_bytes()[:1000])
     for arguments, expected_code, words in [
         (["train", tmp_path / "empty", "--out", tmp_path / "m"], 1, "holds no labelled images"),
-        (["train", tmp_path / "one", "--out", tmp_path / "m"], 1, "class"),
+        (["train", tmp_path / "one", "--out", tmp_path / "m"], 1, "Label 'class' left out: it has 1 image"),
         (["train", tmp_path / "gone", "--out", tmp_path / "m"], 1, "no such file or directory"),
         (["train", scenes, "--out", tmp_path], 2, "is a folder"),
         (["train", scenes, "--out", tmp_path / "m", "--preset", "huge"], 2, "preset='huge' is unknown"),
         (["train", scenes, "--out", tmp_path / "m", "--set", "layers.x=1"], 2, "does not exist"),
         (["train", scenes, "--out", tmp_path / "m", "--set", "nonsense"], 2, "expected PATH=VALUE"),
         (["train", scenes, "--out", tmp_path / "m", "--device", "tpu"], 1, "device='tpu'"),
-        (["predict", tmp_path / "foreign", scenes], 1, "foreign"),
-        (["predict", tmp_path / "short", scenes], 1, "short"),
+        (["predict", tmp_path / "foreign", scenes], 1, "foreign is not a ddsfl model"),
+        (["predict", tmp_path / "short", scenes], 1, "short is cut off"),
         (["predict", model, tmp_path / "empty"], 1, "holds no images"),
         (["predict", model, scenes, "--json", "--csv"], 2, "exclude each other"),
         (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz or .csv"),
-        (["evaluate", scenes, "--train", 9], 1, "n_train=9 needs at least 10 images a class"),
+        (["evaluate", scenes, "--train", 9], 1, "n_train=9 needs at least 10 images per class"),
         (["evaluate", scenes, "--protocol", "lists"], 2, "needs --train-list"),
         (["evaluate", scenes, "--protocol", "leave-one-out"], 2, "expected random or lists"),
-        (["nonsense"], 2, "nonsense"),
+        (["nonsense"], 2, "No such command 'nonsense'"),
     ]:
         code, _, err = ddsfl(*arguments)
-        told = " ".join(err.replace("│", " ").split())
-        assert (code, words in told) == (expected_code, True), (arguments, code, err)
+        shown = " ".join(err.replace("│", " ").split())
+        assert (code, words in shown) == (expected_code, True), (arguments, code, err)
         assert "Traceback" not in err
     assert not (tmp_path / "m").exists()
 
@@ -235,7 +248,7 @@ def test_a_full_disk_while_saving_loses_nothing(ddsfl, scenes, tmp_path, monkeyp
     monkeypatch.undo()
     code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
     assert code == 0
-    assert err.count("found from an earlier run") >= 9
+    assert err.count("reused from an earlier run") >= 9
 
 
 def test_a_full_disk_while_storing_a_stage_loses_no_earlier_one(ddsfl, scenes, tmp_path, monkeypatch):
@@ -257,14 +270,14 @@ def test_a_full_disk_while_storing_a_stage_loses_no_earlier_one(ddsfl, scenes, t
     assert not (tmp_path / "m").exists()
     code, _, err = ddsfl("train", scenes, "--out", tmp_path / "m", *TINY_OPTIONS)
     assert code == 0
-    assert err.count("found from an earlier run") == 1
+    assert err.count("reused from an earlier run") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["layer1.bank", "layer2.exemplars", "layer1.vectors1"])
-def test_killed_at_a_stage_it_goes_on_to_the_same_model(stage, scenes, model, tmp_path):
-    """Kill -9 when the file of a stage appears; the same command then ends with the same model."""
+def test_killed_at_a_stage_it_resumes_to_the_same_model(stage, scenes, model, tmp_path):
+    """Kill with signal 9 when the file of a stage appears; the same command then gives the same model."""
     out = tmp_path / "m.safetensors"
     command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -279,12 +292,12 @@ def test_killed_at_a_stage_it_goes_on_to_the_same_model(stage, scenes, model, tm
     assert any(stored.glob(f"{stage}.*"))
     again = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert again.returncode == 0, again.stderr
-    assert "found from an earlier run" in again.stderr
+    assert "reused from an earlier run" in again.stderr
     assert_same_model(out, model)
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_resume(scenes, tmp_path):
+def test_after_ctrl_c_it_prints_how_to_resume(scenes, tmp_path):
     out = tmp_path / "m.safetensors"
     command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""The program where names, labels and lists are odd, and where it is interrupted."""
+"""The program with unusual names, labels and lists, and when interrupted."""
 
 import csv
 import os
@@ -13,13 +13,13 @@ from ddsfl.model.classifier import SceneClassifier
 from tests.support.program import run_program
 from tests.support.tiny import TINY_OPTIONS, write_scenes
 
-#: Rich would take the first for a style and would fail at the second.
+#: Rich would read the first as a style and fail on the second.
 ODD_CLASSES = ["sea [edited]", "a[/b]", ":smile:"]
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory):
-    """Scenes with odd labels, which a list gives."""
+    """Scenes with unusual labels, from a CSV file."""
     folder = tmp_path_factory.mktemp("scenes")
     rows = ["path,label"]
     for number, path in enumerate(write_scenes(folder)):
@@ -35,7 +35,7 @@ def model(scenes):
     return path
 
 
-def test_brackets_in_names_are_no_markup(ddsfl, scenes, model, tmp_path):
+def test_brackets_in_names_are_not_markup(ddsfl, scenes, model, tmp_path):
     names = ["IMG [edited].png", ":smile:.png", "a[/b].png"]
     (tmp_path / "a[").mkdir()
     for name in names:
@@ -48,19 +48,19 @@ def test_brackets_in_names_are_no_markup(ddsfl, scenes, model, tmp_path):
     assert all(name in out for name in ODD_CLASSES)
 
 
-def test_inspect_shows_names_as_they_are(ddsfl, model, tmp_path):
+def test_inspect_shows_names_unchanged(ddsfl, model, tmp_path):
     code, out, _ = ddsfl("inspect", model, "--out", tmp_path)
     assert code == 0
     assert all(name in out for name in ODD_CLASSES)
 
 
-def test_names_that_are_not_utf_8_are_written_as_they_are(ddsfl, scenes, model, tmp_path):
+def test_names_that_are_not_utf_8_are_written_unchanged(ddsfl, scenes, model, tmp_path):
     name = os.fsdecode(b"caf\xe9.png")
     (tmp_path / "set").mkdir()
     try:
         shutil.copy(next(scenes.rglob("*.png")), tmp_path / "set" / name)
     except OSError:
-        pytest.skip("this file system takes names in UTF-8 only")
+        pytest.skip("this file system accepts only UTF-8 names")
     assert ddsfl("encode", model, tmp_path / "set", "--out", tmp_path / "v.csv")[0] == 0
     with open(tmp_path / "v.csv", encoding="utf-8", errors="surrogateescape", newline="") as stream:
         assert [row[0] for row in csv.reader(stream)] == ["path", str(tmp_path / "set" / name)]
@@ -77,17 +77,17 @@ def test_names_that_are_not_utf_8_are_written_as_they_are(ddsfl, scenes, model, 
 
 @pytest.mark.parametrize("several", [False, True])
 def test_labels_that_are_left_out_are_not_trained(ddsfl, tmp_path, several):
-    """A label on one good and one bad file is too rare; an image goes if it has no other label."""
+    """A label on one good and one bad file is too rare; an image without other labels is left out."""
     paths = write_scenes(tmp_path / "set")
     rows = [f"{path},{path.parent.name}" for path in paths]
     rows[0] = f"{paths[0]},rare"
     rows[4] = f"{paths[4]},rare"
-    paths[4].write_text("not a picture")
+    paths[4].write_text("not an image")
     if several:
         rows[1] += ";pair"
         rows[2] += ";pair"
         rows[4] += ";second"
-        rows[8] += ";second"  # this image has another label and stays
+        rows[8] += ";second"  # this image has another label and is kept
     (tmp_path / "list.csv").write_text("\n".join(["path,label", *rows]))
     code, _, err = ddsfl("train", tmp_path / "list.csv", "--out", tmp_path / "m", *TINY_OPTIONS)
     assert code == 0
@@ -100,12 +100,12 @@ def test_labels_that_are_left_out_are_not_trained(ddsfl, tmp_path, several):
 
 
 @pytest.mark.parametrize("bad", [False, True])
-def test_lists_that_test_what_they_do_not_train_end_before_the_work(ddsfl, tmp_path, bad):
+def test_lists_with_untrained_test_labels_fail_before_the_work(ddsfl, tmp_path, bad):
     """A label may lack training images from the start, or because they cannot be read."""
     paths = write_scenes(tmp_path / "set")
     train = [paths[index] for index in (0, 1, 4, 5, *([8] if bad else []))]
     if bad:
-        paths[8].write_text("not a picture")
+        paths[8].write_text("not an image")
     test = [path for path in paths if path not in train]
     for name, listed in (("train", train), ("test", test)):
         (tmp_path / name).write_text("\n".join(f"{path.parent.name}/{path.name}" for path in listed))
@@ -114,14 +114,14 @@ def test_lists_that_test_what_they_do_not_train_end_before_the_work(ddsfl, tmp_p
     assert (code, out) == (1, "")
     assert ("read images" in err) == bad
     assert "layer 1" not in err
-    said = (
+    message = (
         f"train / test: 1 label(s) of the test images occur on no training image: {paths[8].parent.name!r}."
     )
-    assert err.splitlines()[-1] == f"ddsfl: {said}"
+    assert err.splitlines()[-1] == f"ddsfl: {message}"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "patched", "continues"),
+    ("arguments", "patched", "resumes"),
     [
         (["train", "SET", "--out", "OUT"], "find_images", True),
         (["evaluate", "SET", "--out", "OUT"], "find_images", True),
@@ -132,8 +132,8 @@ def test_lists_that_test_what_they_do_not_train_end_before_the_work(ddsfl, tmp_p
         (["demo", "--out", "OUT"], "run_demo", False),
     ],
 )
-def test_interrupted_only_what_resumes_says_so(
-    ddsfl, scenes, model, tmp_path, monkeypatch, arguments, patched, continues
+def test_an_interruption_names_the_way_to_resume_if_there_is_one(
+    ddsfl, scenes, model, tmp_path, monkeypatch, arguments, patched, resumes
 ):
     def interrupted(*given, **options):
         raise KeyboardInterrupt
@@ -142,5 +142,5 @@ def test_interrupted_only_what_resumes_says_so(
     places = {"SET": scenes, "MODEL": model, "OUT": tmp_path / "o", "OUT.npz": tmp_path / "o.npz"}
     code, _, err = ddsfl(*(places.get(word, word) for word in arguments))
     assert code == 130
-    how = "; rerun the same command to resume." if continues else "."
+    how = "; rerun the same command to resume." if resumes else "."
     assert err.splitlines()[-1] == f"ddsfl: interrupted{how}"

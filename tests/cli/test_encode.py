@@ -1,4 +1,4 @@
-"""`ddsfl encode` with a network in place of a model: a table that stands for the network."""
+"""`ddsfl encode` with a network in place of a model: a table that replaces the network."""
 
 import sys
 
@@ -8,7 +8,7 @@ import pytest
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.descriptors.table import TableFeatures
 from ddsfl.images.folders import list_images
-from tests.descriptors.test_network import tiny_network
+from tests.support.networks import tiny_network
 from tests.support.tiny import write_scenes
 
 pytest.importorskip("onnxruntime")
@@ -22,7 +22,7 @@ def scenes(tmp_path_factory):
     return folder
 
 
-def test_a_network_s_table_gives_what_the_network_gives(ddsfl, scenes, tmp_path):
+def test_the_table_of_a_network_gives_its_vectors(ddsfl, scenes, tmp_path):
     network = tmp_path / "net.onnx"
     tiny_network(network)
     assert ddsfl("encode", network, scenes, "--out", tmp_path / "v.npz", "--device", "cpu")[0] == 0
@@ -41,9 +41,10 @@ def test_a_missing_extra_is_one_sentence(ddsfl, scenes, tmp_path, monkeypatch):
     assert not (tmp_path / "v.npz").exists()
 
 
-def test_a_file_that_is_no_network_ends_with_a_sentence(ddsfl, scenes, tmp_path):
-    (tmp_path / "net.onnx").write_bytes(b"no network")
+def test_a_file_that_is_not_a_network_ends_with_a_sentence(ddsfl, scenes, tmp_path):
+    (tmp_path / "net.onnx").write_bytes(b"not a network")
     code, _, err = ddsfl("encode", tmp_path / "net.onnx", scenes, "--out", tmp_path / "v.npz")
     assert code == 1
-    assert "net.onnx" in err.splitlines()[-1]
+    assert "net.onnx cannot be read by onnxruntime" in err.splitlines()[-1]
+    assert "Traceback" not in err
     assert not (tmp_path / "v.npz").exists()

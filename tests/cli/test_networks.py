@@ -1,4 +1,4 @@
-"""`--network NAME=FILE`: the program with a model whose networks or tables lie elsewhere by now."""
+"""`--network NAME=FILE`: the program with a model whose network or table files have moved."""
 
 import json
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ddsfl.images.folders import list_images
-from tests.descriptors.test_network import WEIGHTS, tiny_network
-from tests.model.test_deep_blocks import SIFT, SOURCES, model_of
-from tests.support.tiny import tiny_scenes, write_scenes
+from tests.support.models import LABELS, SIFT, SOURCES, model_of
+from tests.support.networks import WEIGHTS, tiny_network
+from tests.support.tiny import write_scenes
 
 
 @pytest.fixture
 def saved(tmp_path):
-    """A model with two networks that were moved since: (file, its images, where they are, its vectors)."""
+    """A model whose two networks have moved: (file, images, options with the new paths, vectors)."""
     files = [tiny_network(tmp_path / f"{name}.onnx", weights=WEIGHTS + i) for i, name in enumerate("ab")]
     sources = {path.stem: {"method": "onnx", "path": str(path)} for path in files}
     blocks = [{"name": f"{name} vectors", "source": name, "coding": None} for name in sources]
@@ -31,25 +31,25 @@ def saved(tmp_path):
 
 @pytest.fixture
 def error(ddsfl, saved, tmp_path):
-    """Run a command that must fail before it reads an image; return its exit code and the last words."""
+    """Run two commands that must fail before they read images; return their exit code and message."""
 
     def run_both(*options):
         model, photos, *_ = saved
-        found = set()
+        endings = set()
         for command in (["predict", model, photos], ["encode", model, photos, "--out", tmp_path / "v.npz"]):
             code, out, err = ddsfl(*command, *options)
             assert out == ""
             assert "read images" not in err
             assert "Traceback" not in err
-            found.add((code, " ".join(err.partition("Error")[2].replace("│", " ").split()) or err.strip()))
-        assert len(found) == 1  # both commands say the same
+            endings.add((code, " ".join(err.partition("Error")[2].replace("│", " ").split()) or err.strip()))
+        assert len(endings) == 1  # both commands print the same
         assert not (tmp_path / "v.npz").exists()
-        return found.pop()
+        return endings.pop()
 
     return run_both
 
 
-def test_networks_are_found_where_the_command_says(ddsfl, saved, tmp_path):
+def test_networks_are_read_from_the_given_paths(ddsfl, saved, tmp_path):
     model, photos, options, vectors = saved
     code, out, _ = ddsfl("predict", model, photos, "--json", *options)
     assert code == 0
@@ -61,14 +61,14 @@ def test_networks_are_found_where_the_command_says(ddsfl, saved, tmp_path):
         np.testing.assert_allclose(arrays["vectors"], vectors, atol=1e-6)
 
 
-def test_a_table_of_new_images_is_found_where_the_command_says(ddsfl, tmp_path):
+def test_a_table_of_new_images_is_read_from_the_given_path(ddsfl, tmp_path):
     paths = write_scenes(tmp_path / "photos")
     vectors = np.random.default_rng(0).standard_normal((len(paths), 4))
     np.savez(tmp_path / "t.npz", paths=[str(path) for path in paths], vectors=vectors)
     deep = {"name": "net", "source": "deep", "coding": None, "power": 1.0}
     sources = {**SOURCES, "deep": {"method": "table", "path": str(tmp_path / "t.npz")}}
     model = model_of({"layers": [], "sources": sources, "blocks": [SIFT, deep]})
-    model.fit(paths, tiny_scenes()[1]).save(tmp_path / "m")
+    model.fit(paths, LABELS).save(tmp_path / "m")
     new = paths[0].rename(tmp_path / "new.png")
     np.savez(tmp_path / "new.npz", paths=[str(new)], vectors=vectors[:1])
     given = ["encode", tmp_path / "m", new, "--out", tmp_path / "v.npz"]
@@ -79,18 +79,18 @@ def test_a_table_of_new_images_is_found_where_the_command_says(ddsfl, tmp_path):
         np.testing.assert_allclose(arrays["vectors"][0, 50:], expected, atol=1e-5)
 
 
-def test_a_network_that_is_not_there_is_missed_before_the_images_are_read(error, saved, tmp_path):
+def test_a_missing_network_is_reported_before_images_are_read(error, saved, tmp_path):
     code, said = error()
     assert code == 1
     assert said.startswith("ddsfl: source 'a' needs the network a.onnx (")
     place = "SceneClassifier.load(..., sources={'a': path}), or on the command line as --network a=FILE."
     assert said.endswith(f"but there is no file {tmp_path / 'a.onnx'}; pass its new path as {place}")
-    code, said = error(*saved[2][:2])  # the first one is there now, the second still is not
+    code, said = error(*saved[2][:2])  # the first one is available now, the second is not
     assert code == 1
     assert said.endswith("--network b=FILE.")
 
 
-def test_files_that_are_not_the_network_end_with_a_sentence(error, saved, tmp_path):
+def test_other_networks_and_missing_files_end_with_a_sentence(error, saved, tmp_path):
     other = tmp_path / "now" / "b.onnx"
     code, said = error("--network", f"a={other}")
     assert code == 1
@@ -109,12 +109,12 @@ def test_an_option_without_name_or_file_is_refused(error, given):
     assert f"--network {given}: expected NAME=FILE" in said
 
 
-def test_a_network_in_place_of_a_model_needs_no_other(ddsfl, saved, tmp_path):
+def test_a_network_in_place_of_a_model_takes_no_other(ddsfl, saved, tmp_path):
     _, photos, options, _ = saved
     network = tmp_path / "now" / "a.onnx"
     code, _, err = ddsfl("encode", network, photos, "--out", tmp_path / "v.npz", *options)
     assert code == 2
-    assert "--network goes with a model file" in err
+    assert "--network needs a model file" in err
 
 
 def test_a_model_without_its_networks_can_be_inspected(ddsfl, saved, tmp_path):

@@ -9,8 +9,8 @@ from ddsfl.datasets.protocols import PROTOCOLS, Protocol
 from ddsfl.experiments import methods
 from ddsfl.experiments.tables import TABLES, table
 from ddsfl.model.presets import preset
-from tests.descriptors.test_network import tiny_network
 from tests.support.made_cells import leave_cells
+from tests.support.networks import tiny_network
 from tests.support.tiny import TINY, TINY_OPTIONS, write_scenes
 
 
@@ -26,7 +26,7 @@ def places(tmp_path, monkeypatch):
     return made, ["--cells", tmp_path / "cells", "--out", tmp_path / "out"]
 
 
-def test_missing_cells_are_made_and_the_table_drawn(ddsfl, places, tmp_path):
+def test_missing_cells_are_computed_and_the_table_drawn(ddsfl, places, tmp_path):
     made, where = places
     code, out, err = ddsfl("reproduce", "layers", *made, *where, "--methods", "rica-1layer,ddsfl-1layer")
     assert code == 0
@@ -41,7 +41,7 @@ def test_missing_cells_are_made_and_the_table_drawn(ddsfl, places, tmp_path):
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_is_drawn_from_whatever_is_there(ddsfl, tmp_path, name):
+def test_every_table_is_drawn_from_the_available_cells(ddsfl, tmp_path, name):
     dataset = "voc2012" if name == "voc" else "scene15"
     leave_cells(tmp_path / "cells", table(name).methods[0], [0.8], dataset=dataset)
     code, out, err = ddsfl("reproduce", name, "--cells", tmp_path / "cells", "--out", tmp_path / "out")
@@ -51,14 +51,14 @@ def test_every_table_is_drawn_from_whatever_is_there(ddsfl, tmp_path, name):
     assert (tmp_path / "out" / "bank-size-scene15.png").is_file() == (name == "bank-size")
 
 
-def test_rows_are_compared_with_the_method_asked_for(ddsfl, tmp_path):
+def test_rows_are_compared_with_the_given_method(ddsfl, tmp_path):
     for name, score in (("sift", 0.8), ("lbp", 0.7)):
         leave_cells(tmp_path, name, [score, score + 0.01])
     leave_cells(tmp_path, "sift", [0.5], dataset="voc2012")
     leave_cells(tmp_path, "best", [0.5], dataset="sports8")
     _, out, _ = ddsfl("reproduce", "features", "--cells", tmp_path, "--against", "lbp", "--splits", 1)
     assert "scene15: sift over lbp +10.00 (1 split)" in out
-    assert "voc2012" not in out  # which has a table of its own
+    assert "voc2012" not in out  # which has its own table
     assert "sports8" not in out  # which has no cell of this table
     assert "(1)" in out
 
@@ -110,7 +110,7 @@ def test_the_report_has_all_tables(ddsfl, tmp_path):
         (["layers", "--network", "a=b.onnx"], "there is no file b.onnx"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_in_a_sentence(ddsfl, tmp_path, monkeypatch, arguments, message):
+def test_mistakes_end_with_one_sentence(ddsfl, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     code, out, err = ddsfl("reproduce", *arguments)
     assert code in (1, 2)
@@ -119,16 +119,16 @@ def test_what_cannot_be_drawn_is_said_in_a_sentence(ddsfl, tmp_path, monkeypatch
     assert "Traceback" not in err
 
 
-def test_a_search_prints_a_line_that_train_takes(ddsfl, tmp_path):
+def test_a_search_prints_options_for_train(ddsfl, tmp_path):
     write_scenes(tmp_path / "data", n_per_class=4, classes=2)
-    given = ["--out", tmp_path / "found", "--folds", 2, "--device", "cpu", *TINY_OPTIONS]
+    given = ["--out", tmp_path / "search", "--folds", 2, "--device", "cpu", *TINY_OPTIONS]
     tries = ["xi=0", "lambda1=0,0.01", "gamma=0", "lambda2=0", "eta=0,0.1"]
     command = ["search", tmp_path / "data", *given, *(part for one in tries for part in ("--try", one))]
     code, out, err = ddsfl(*command)
     assert code == 0
     assert "lambda1 0.01: " in err
     assert out.count("chosen") == 5
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "found").glob("candidate.*.json")]
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "search").glob("candidate.*.json")]
     assert len(kept) == 3  # all 0, lambda1 = 0.01, then eta = 0.1
     assert all(len(one["scores"]) == 2 and one["changes"].items() >= TINY.items() for one in kept)
     line = out.splitlines()[-1]
@@ -142,6 +142,6 @@ def test_a_search_prints_a_line_that_train_takes(ddsfl, tmp_path):
 @pytest.mark.parametrize("given", ["rho=1", "eta=", "eta=a"])
 def test_values_to_try_are_checked(ddsfl, tmp_path, given):
     write_scenes(tmp_path / "data", n_per_class=2, classes=2)
-    code, _, err = ddsfl("search", tmp_path / "data", "--out", tmp_path / "found", "--try", given)
+    code, _, err = ddsfl("search", tmp_path / "data", "--out", tmp_path / "search", "--try", given)
     assert code == 2
     assert f"--try {given}: expected" in err

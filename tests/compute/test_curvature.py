@@ -65,7 +65,6 @@ def test_a_pair_that_is_replaced_before_it_was_used_counts_no_more():
 
 
 @pytest.mark.cuda
-@pytest.mark.cuda
 def test_cuda_as_cpu():
     pairs, gradient = drawn_pairs(3), torch.ones(3, 5, dtype=torch.float64)
     directions = []

@@ -186,7 +186,6 @@ def test_points_that_are_no_matrix_are_named():
 
 
 @pytest.mark.cuda
-@pytest.mark.cuda
 def test_cuda_repeats_itself_and_agrees():
     points, _ = blobs(13, 3000, 20)
     points = points.float()

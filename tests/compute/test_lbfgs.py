@@ -275,7 +275,6 @@ def test_one_transfer_an_evaluation_and_one_a_direction(monkeypatch):
 
 
 @pytest.mark.cuda
-@pytest.mark.cuda
 def test_cuda_as_cpu():
     start = torch.full((9,), -1.2, dtype=torch.float64)
     minimum = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)

@@ -128,7 +128,6 @@ def test_bad_rows():
 
 
 @pytest.mark.cuda
-@pytest.mark.cuda
 def test_cuda_as_cpu():
     X = torch.from_numpy(rows())
     principal, expected = principal_axes(Moments.of(X.cuda()), 5), principal_axes(Moments.of(X), 5)

@@ -25,16 +25,17 @@ def test_splits_take_n_train_of_each_class_and_test_the_rest():
     assert len({split.seed for split in splits}) == 5
 
 
-def test_n_test_bounds_the_test_images_without_moving_the_training_images():
-    whole, bounded = random_splits(LABELS, 2, 1, seed=3)[0], random_splits(LABELS, 2, 1, n_test=1, seed=3)[0]
-    assert bounded.train == whole.train
-    assert sorted(np.array(LABELS)[bounded.test]) == ["a", "b", "c"]
+def test_n_test_limits_the_test_images_without_changing_the_training_images():
+    [unlimited] = random_splits(LABELS, 2, 1, seed=3)
+    [limited] = random_splits(LABELS, 2, 1, n_test=1, seed=3)
+    assert limited.train == unlimited.train
+    assert sorted(np.array(LABELS)[limited.test]) == ["a", "b", "c"]
 
 
-def test_splits_are_those_of_their_seed_for_good():
+def test_the_splits_of_a_seed_never_change():
     assert random_splits(LABELS, 1, 3, seed=0)[:2] == random_splits(np.array(LABELS), 1, 2, seed=0)
     assert random_splits(LABELS, 1, 1, seed=0) != random_splits(LABELS, 1, 1, seed=1)
-    # Written down, so that a change of NumPy or of the code cannot move published splits.
+    # A fixed result, so that neither NumPy nor the code can change published splits unnoticed.
     assert random_splits(LABELS, 1, 1, seed=0)[0].train == [2, 3, 4]
 
 
@@ -48,7 +49,7 @@ def test_each_image_of_a_class_trains_equally_often():
 @pytest.mark.parametrize(
     ("labels", "options", "message"),
     [
-        (LABELS, {"n_train": 3}, "n_train=3 needs at least 4 images a class; class 'b' has 3"),
+        (LABELS, {"n_train": 3}, "n_train=3 needs at least 4 images per class; class 'b' has 3"),
         (LABELS, {"n_train": 0}, "n_train=0"),
         (LABELS, {"n_splits": 0}, "n_splits=0"),
         (LABELS, {"n_test": 0}, "n_test=0"),
@@ -78,8 +79,8 @@ def test_official_lists_are_followed_in_their_order(lists):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bar/none.jpg\nbar/no.jpg", "lists 2 image.* not there, bar/none.jpg for one"),
-        ("ar/a.jpg", "not there"),
+        ("bar/none.jpg\nbar/no.jpg", "lists 2 image.* do not exist, for example bar/none.jpg"),
+        ("ar/a.jpg", "lists 1 image.* do not exist, for example ar/a.jpg"),
         ("a.jpg", "may mean .*kitchen.a.jpg or .*bar.a.jpg"),
         ("bar/a.jpg\nkitchen/a.jpg", "share 1 image"),
         ("\n\n", "lists no images"),
@@ -97,7 +98,7 @@ def test_official_lists_that_cannot_be_read(lists):
     with pytest.raises(ValueError, match=r"none\.txt cannot be opened: No such file"):
         official_split(paths, train, Path("none.txt"))
     test.write_bytes(b"\xff\xfe\x00\xd8")
-    with pytest.raises(ValueError, match="no text in UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8 text"):
         official_split(paths, train, test)
 
 
@@ -130,7 +131,7 @@ def write_classes(root, counts):
 
 
 class Shown(NamedTuple):
-    """One split by paths and labels, as people would check it."""
+    """One split by paths and labels."""
 
     train_paths: list
     train_labels: list
@@ -197,7 +198,7 @@ def test_splits_do_not_depend_on_the_order_in_which_a_disk_lists_files(tmp_path,
     listing = os.listdir
     monkeypatch.setattr(os, "listdir", lambda place: listing(place)[::-1])
     assert shown_splits(protocol("scene15"), tmp_path) == usual
-    # Written down, so that published splits cannot move.
+    # A fixed result, so that published splits cannot change unnoticed.
     assert [path.name for path in usual[0].test_paths] == [
         "032.jpg",
         "050.jpg",
@@ -242,7 +243,7 @@ def test_voc_trains_on_train_or_on_trainval_and_keeps_test_images_unlabelled(tmp
     write_voc(tmp_path / "VOCdevkit" / "VOC2012", truth, VOC_CLASSES, subsets)
     (split,) = shown_splits(protocol("voc2012"), tmp_path)
     assert [path.stem for path in split.train_paths] == ["b", "a"]
-    assert split.train_labels == [("dog",), ("cat", "dog")]  # a difficult one is no counter-example
+    assert split.train_labels == [("dog",), ("cat", "dog")]  # a difficult image is not a negative example
     assert split.test_labels == [("cat",), ("dog",)]
     assert (split.name, split.seed) == ("train / val", None)
     (split,) = shown_splits(protocol("voc2012-test"), tmp_path)

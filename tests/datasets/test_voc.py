@@ -36,20 +36,20 @@ def tree(tmp_path):
 
 def test_lists_are_read_in_their_order_with_difficult_images(tree):
     root, truth, subsets = tree
-    found = read_voc(root, "val", CLASSES)
-    assert found.ids == subsets["val"]
-    assert found.paths[3] == root / "JPEGImages" / f"{found.ids[3]}.jpg"
-    np.testing.assert_array_equal(found.truth, [truth[key] for key in found.ids])
-    for key, certain, all_ in zip(found.ids, found.labels, found.training_labels):
+    val = read_voc(root, "val", CLASSES)
+    assert val.ids == subsets["val"]
+    assert val.paths[3] == root / "JPEGImages" / f"{val.ids[3]}.jpg"
+    np.testing.assert_array_equal(val.truth, [truth[key] for key in val.ids])
+    for key, certain, all_ in zip(val.ids, val.labels, val.training_labels):
         assert certain == tuple(name for name, value in zip(CLASSES, truth[key]) if value == 1)
         assert all_ == tuple(name for name, value in zip(CLASSES, truth[key]) if value != -1)
-    assert any(one != other for one, other in zip(found.labels, found.training_labels))
+    assert any(one != other for one, other in zip(val.labels, val.training_labels))
 
 
 def test_test_images_have_no_labels(tree):
-    found = read_voc(tree[0], "test", CLASSES)
-    assert found.truth is None
-    assert found.labels == found.training_labels == [()] * 5
+    test = read_voc(tree[0], "test", CLASSES)
+    assert test.truth is None
+    assert test.labels == test.training_labels == [()] * 5
 
 
 def test_the_folder_may_be_given_at_three_depths(tree, tmp_path):
@@ -80,7 +80,7 @@ def test_lists_that_do_not_fit_are_named(tree, file, text, message):
         read_voc(tree[0], "val", CLASSES)
 
 
-def test_labels_other_than_the_three_are_refused(tree):
+def test_labels_other_than_1_0_and_minus_1_are_refused(tree):
     path = tree[0] / "ImageSets" / "Main" / "car_val.txt"
     path.write_text(path.read_text().replace(" 1", " 2", 1))
     with pytest.raises(ImageSetError, match=r"car_val.txt labels 2008_\d+ '2'; expected 1, 0 or -1"):
@@ -90,14 +90,14 @@ def test_labels_other_than_the_three_are_refused(tree):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_average_precision_is_that_of_the_development_kit_on_the_files(tree, tmp_path, dtype):
     root = tree[0]
-    found = read_voc(root, "val", CLASSES)
+    val = read_voc(root, "val", CLASSES)
     scores = (np.random.default_rng(1).standard_normal((20, 3)) * 1e-7).astype(dtype)
-    scores[0] = 1e6  # and scores so small that six digits after the point would tie
-    files = write_results(tmp_path, found.ids, CLASSES, torch.from_numpy(scores), subset="val")
+    scores[0] = 1e6  # the others are so small that they would tie with six digits after the point
+    files = write_results(tmp_path, val.ids, CLASSES, torch.from_numpy(scores), subset="val")
     assert [str(file.relative_to(tmp_path)) for file in files] == [
         f"results/VOC2012/Main/comp1_cls_val_{name}.txt" for name in CLASSES
     ]
-    measured = score_voc(found.truth, scores, CLASSES)
+    measured = score_voc(val.truth, scores, CLASSES)
     for name, file in zip(CLASSES, files):
         expected = voc_evaluate(root / "ImageSets" / "Main" / f"{name}_val.txt", file)
         assert measured["average_precision"][name] == pytest.approx(expected, abs=1e-12)
@@ -106,13 +106,13 @@ def test_average_precision_is_that_of_the_development_kit_on_the_files(tree, tmp
 
 
 def test_a_class_that_no_image_shows_has_no_average_precision():
-    found = score_voc([[1, -1], [-1, 0]], [[1.0, 1.0], [0.0, 0.0]], ["cat", "dog"])
-    assert found == {"average_precision": {"cat": 1.0, "dog": None}, "mean_average_precision": 1.0}
+    measured = score_voc([[1, -1], [-1, 0]], [[1.0, 1.0], [0.0, 0.0]], ["cat", "dog"])
+    assert measured == {"average_precision": {"cat": 1.0, "dog": None}, "mean_average_precision": 1.0}
     with pytest.raises(ValueError, match=r"shapes \(1, 2\) and \(1, 1\); expected .* 2 columns"):
         score_voc([[1, 1]], [[1.0]], ["cat", "dog"])
 
 
-def test_result_files_keep_every_digit_and_refuse_what_is_no_score(tmp_path):
+def test_result_files_keep_every_digit_and_bad_scores_are_refused(tmp_path):
     value = np.float64(0.1) + np.float64(1e-16)
     (file,) = write_results(tmp_path, ["a", "b"], ["cat"], [[value], [-3]], competition="comp2")
     assert file.name == "comp2_cls_test_cat.txt"
@@ -132,18 +132,18 @@ def labels_of(truth):
     return VocTruth([""] * len(truth), names, truth, False).labels(range(len(truth))).numbered
 
 
-@pytest.mark.parametrize("width", [6, 60])  # by rows, and by their inner products
-def test_machines_leave_difficult_images_of_their_class_out(width):
+@pytest.mark.parametrize("width", [6, 60])  # solved by rows, and by their inner products
+def test_the_svm_of_a_class_leaves_out_its_difficult_images(width):
     rng = np.random.default_rng(2)
     X, truth = rng.standard_normal((40, width)), rng.choice([-1, 0, 1], (40, 3))
-    machines = LinearClassifier(C=2.0, device="cpu").fit(X, labels_of(truth))
+    classifier = LinearClassifier(C=2.0, device="cpu").fit(X, labels_of(truth))
     for column in range(3):
         judged = truth[:, column] != 0
         oracle = LinearSVC(C=2.0, tol=1e-10, max_iter=100_000).fit(X[judged], truth[judged, column])
-        np.testing.assert_allclose(machines.coef_[column], oracle.coef_[0], atol=1e-4)
+        np.testing.assert_allclose(classifier.coef_[column], oracle.coef_[0], atol=1e-4)
 
 
-def test_difficult_images_have_no_say_in_the_choice_of_C():
+def test_difficult_images_do_not_influence_the_choice_of_C():
     rng = np.random.default_rng(3)
     truth = rng.choice([-1, 0, 1], (60, 2), p=[0.4, 0.3, 0.3])
     X = rng.standard_normal((60, 8)) + np.where(truth[:, :1] > 0, 1.0, 0.0)
@@ -169,7 +169,7 @@ def test_truth_gives_labels_that_are_undecided_where_difficult():
     assert not labels.single
 
 
-def test_a_whole_tree_has_no_problems_and_a_torn_one_names_them(tree, tmp_path):
+def test_a_complete_folder_has_no_problems_and_those_of_an_incomplete_one_are_named(tree, tmp_path):
     root, truth, subsets = tree
     lists = {name: len(ids) for name, ids in subsets.items()}
     labels = np.array([truth[key] for key in subsets["trainval"]])
@@ -177,8 +177,8 @@ def test_a_whole_tree_has_no_problems_and_a_torn_one_names_them(tree, tmp_path):
     assert check_voc(tmp_path, lists, shown) == []
     (root / "JPEGImages" / f"{subsets['val'][0]}.jpg").unlink()
     (root / "JPEGImages" / f"{subsets['val'][1]}.jpg").write_bytes(b"")
-    (found,) = check_voc(root, {"val": 20}, shown)
-    assert found == f"2 image(s) of val.txt are missing or empty, {subsets['val'][0]}.jpg for one."
+    (problem,) = check_voc(root, {"val": 20}, shown)
+    assert problem == f"2 image(s) of val.txt are missing or empty, for example {subsets['val'][0]}.jpg."
     assert check_voc(root, {"train": 21}, shown) == ["train.txt lists 20 images; expected 21."]
     more = {**shown, "car": shown["car"] + 1}
     assert f"{shown['car']} images of trainval show 'car'; expected {more['car']}." in check_voc(
@@ -187,7 +187,7 @@ def test_a_whole_tree_has_no_problems_and_a_torn_one_names_them(tree, tmp_path):
     for name in CLASSES:
         (root / "ImageSets" / "Main" / f"{name}_train.txt").unlink()
     assert "label files of train are missing" in check_voc(root, {"train": 20}, shown)[0]
-    (root / "ImageSets" / "Main" / "test.txt").unlink()  # handed out separately
+    (root / "ImageSets" / "Main" / "test.txt").unlink()  # distributed separately
     assert check_voc(root, {"test": 5}, shown) == []
     (root / "ImageSets" / "Main" / "val.txt").unlink()
     assert "val.txt cannot be opened" in check_voc(root, {"val": 20}, shown)[0]

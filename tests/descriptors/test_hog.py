@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ddsfl.descriptors.hog import HOG2x2, cell_histograms, hog2x2_maps
-from ddsfl.patches.geometry import make_batch
+from ddsfl.patches.geometry import Batch
 from tests.oracles import descriptors_hog as oracle
 
 
@@ -14,7 +14,7 @@ def noise(shape, seed=0):
 
 def test_histograms_are_loops_over_pixels():
     images = [noise((19, 34), 1), noise((27, 16), 2)]
-    histograms = cell_histograms(make_batch(images)).numpy()
+    histograms = cell_histograms(Batch.of(images)).numpy()
     for image, cells in zip(images, histograms):
         expected = oracle.histograms(image[0].numpy().astype(float))
         rows, columns = expected.shape[:2]
@@ -26,7 +26,7 @@ def test_descriptors_are_loops_over_cells():
     image[:, 10:30, 5:40] //= 8  # cells of low and high contrast make the four normalisations differ
     image[:, :, 42:] = 7
     expected = oracle.descriptors(image[0].numpy().astype(float))
-    descriptors = hog2x2_maps(make_batch([image]))[0]
+    descriptors = hog2x2_maps(Batch.of([image]))[0]
     assert descriptors.shape == expected.shape == (2, 3, 124)
     np.testing.assert_allclose(descriptors, expected, atol=1e-4)
 

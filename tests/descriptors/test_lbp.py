@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddsfl.descriptors.lbp import LBP, lbp_maps, patterns, uniform_labels
-from ddsfl.patches.geometry import make_batch
+from ddsfl.patches.geometry import Batch
 from tests.oracles import descriptors_lbp as oracle
 
 
@@ -15,7 +15,7 @@ def noise(shape, seed=0):
 
 def test_histograms_are_loops_over_pixels():
     images = [noise((17, 25), 1), noise((24, 15), 2) // 32 * 32]  # the second has many ties
-    histograms = lbp_maps(make_batch(images)).numpy()
+    histograms = lbp_maps(Batch.of(images)).numpy()
     for image, maps in zip(images, histograms):
         for row in range(image.shape[1] // 8):
             for column in range(image.shape[2] // 8):

@@ -10,6 +10,7 @@ from ddsfl.descriptors import network
 from ddsfl.descriptors.network import CallableFeatures, OnnxFeatures
 from ddsfl.descriptors.network_inputs import Preparation
 from ddsfl.images.image_list import ImageList
+from tests.support.networks import WEIGHTS, tiny_network
 
 
 def picture(seed=0, height=40, width=60):
@@ -17,37 +18,10 @@ def picture(seed=0, height=40, width=60):
 
 
 SOURCES = [picture(seed) for seed in range(5)]
-NUMBERS = {"FLOAT": "f4", "FLOAT16": "f2", "DOUBLE": "f8", "INT64": "i8"}
-WEIGHTS = np.random.default_rng(0).normal(size=(3 * 4 * 6, 7)).astype(np.float32)
-
-
-def tiny_network(path, shape=("n", 3, 4, 6), kind="FLOAT", weights=WEIGHTS):
-    """Write a network that multiplies the flattened input by ``weights`` and squares the result."""
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    from onnx import helper, numpy_helper
-
-    number = getattr(onnx.TensorProto, kind)
-    nodes = [
-        helper.make_node("Flatten", ["pixels"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weights"], ["product"]),
-        helper.make_node("Mul", ["product", "product"], ["features"]),
-        helper.make_node("Neg", ["features"], ["more"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "tiny",
-        [helper.make_tensor_value_info("pixels", number, shape)],
-        [helper.make_tensor_value_info(name, number, None) for name in ("features", "more")],
-        [numpy_helper.from_array(weights.astype(NUMBERS[kind]), "weights")],
-    )
-    opset = [helper.make_opsetid("", 13)]
-    path.write_bytes(helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString())
-    return path
 
 
 def expected(sources=SOURCES, size=(4, 6), weights=WEIGHTS, **options):
-    pixels = torch.cat(list(Preparation(size, **options).batches(sources, 100)))
+    pixels = torch.cat(list(Preparation(input_size=size, **options).batches(sources, 100)))
     return (pixels.numpy().reshape(len(pixels), -1) @ weights) ** 2
 
 
@@ -154,7 +128,7 @@ def test_a_function_sees_prepared_batches():
         function, input_size=(4, 6), mean=0.5, std=(1, 2, 3), batch_size=3, layout="nchw", device="cpu"
     )
     vectors = network.vectors(SOURCES)
-    [pixels] = Preparation((4, 6), mean=0.5, std=(1, 2, 3)).batches(SOURCES, 5)
+    [pixels] = Preparation(input_size=(4, 6), mean=0.5, std=(1, 2, 3)).batches(SOURCES, 5)
     assert [len(batch) for batch in seen] == [3, 2]
     assert torch.allclose(torch.cat(seen), pixels)
     assert np.allclose(vectors, pixels.amax(dim=3).flatten(1))
@@ -163,7 +137,7 @@ def test_a_function_sees_prepared_batches():
 
 def test_a_function_sees_five_views():
     network = CallableFeatures(lambda pixels: pixels.amax(dim=(2, 3)), input_size=8, views=5, device="cpu")
-    [pixels] = Preparation(8, views=5).batches(SOURCES, 25)
+    [pixels] = Preparation(input_size=8, views=5).batches(SOURCES, 25)
     assert np.allclose(
         network.vectors(SOURCES), pixels.amax(dim=(2, 3)).unflatten(0, (5, 5)).mean(1), atol=1e-6
     )

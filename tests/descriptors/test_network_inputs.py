@@ -44,13 +44,13 @@ def test_crop_is_the_middle_of_the_covering_image(shape, size):
 
 def test_an_image_of_the_right_size_is_taken_as_it_is():
     rgb = picture(16, 16)
-    inputs = prepared([rgb], size=16, value_range=(0, 255))
+    inputs = prepared([rgb], input_size=16, value_range=(0, 255))
     assert torch.equal(inputs[0], torch.from_numpy(rgb).permute(2, 0, 1).float())
 
 
 def test_range_mean_and_std_come_in_this_order():
     gray = np.full((20, 20), 51, np.uint8)
-    inputs = prepared([gray], size=4, value_range=(-1, 1), mean=(0.1, 0.2, 0.3), std=(1, 2, 4))
+    inputs = prepared([gray], input_size=4, value_range=(-1, 1), mean=(0.1, 0.2, 0.3), std=(1, 2, 4))
     level = -1 + 2 * 51 / 255
     expected = torch.tensor([level - 0.1, (level - 0.2) / 2, (level - 0.3) / 4])
     assert torch.allclose(inputs[0], expected[:, None, None].expand(3, 4, 4))
@@ -58,7 +58,7 @@ def test_range_mean_and_std_come_in_this_order():
 
 def test_layouts_hold_the_same_pixels():
     sources = [picture(seed=seed) for seed in range(3)]
-    first, last = (prepared(sources, size=(6, 9), layout=layout) for layout in ("nchw", "nhwc"))
+    first, last = (prepared(sources, input_size=(6, 9), layout=layout) for layout in ("nchw", "nhwc"))
     assert first.shape == (3, 3, 6, 9)
     assert torch.equal(last, first.permute(0, 2, 3, 1))
     assert last.is_contiguous()
@@ -66,7 +66,7 @@ def test_layouts_hold_the_same_pixels():
 
 def test_batches_keep_order_and_size():
     sources = [np.full((10, 10), level, np.uint8) for level in range(7)]
-    batches = list(Preparation(size=2, value_range=(0, 255)).batches(sources, 3))
+    batches = list(Preparation(input_size=2, value_range=(0, 255)).batches(sources, 3))
     assert [len(batch) for batch in batches] == [3, 3, 1]
     assert torch.cat(batches)[:, 0, 0, 0].round().tolist() == list(range(7))
 
@@ -84,7 +84,7 @@ def test_five_views_are_the_corners_and_the_middle():
 @pytest.mark.parametrize(("batch_size", "sizes"), [(1, [1] * 15), (4, [4, 1] * 3), (12, [10, 5]), (99, [15])])
 def test_views_of_an_image_follow_each_other_whatever_the_batch(batch_size, sizes):
     sources = [picture(seed=seed) for seed in range(3)]
-    batches = list(Preparation(size=(12, 18), views=5).batches(sources, batch_size))
+    batches = list(Preparation(input_size=(12, 18), views=5).batches(sources, batch_size))
     assert [len(batch) for batch in batches] == sizes
     images = [torch.from_numpy(source).permute(2, 0, 1) for source in sources]
     expected = [fitted_to(view, (12, 18), "squash") / 255 for image in images for view in views_of(image, 5)]
@@ -99,21 +99,21 @@ def test_decoding_is_bounded_by_the_input_and_keeps_thin_images(monkeypatch):
         return decode(source, **options)
 
     monkeypatch.setattr(network_inputs, "decode", spied)
-    assert prepared([np.zeros((1, 300), np.uint8)], size=(8, 16)).shape == (1, 3, 8, 16)
+    assert prepared([np.zeros((1, 300), np.uint8)], input_size=(8, 16)).shape == (1, 3, 8, 16)
     assert asked == [{"colour": "rgb", "max_side": 64, "min_side": 1}]
 
 
 def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match="resize='stretch' is unknown; expected one of"):
-        Preparation(resize="stretch")
+        Preparation(resize="stretch").check()
     with pytest.raises(ValueError, match="layout='chw'"):
-        Preparation(layout="chw")
+        Preparation(layout="chw").check()
     with pytest.raises(ValueError, match=r"views=3 is unknown; expected one of \(1, 5\)"):
-        Preparation(views=3)
+        Preparation(views=3).check()
     with pytest.raises(ValueError, match="input_size=0"):
-        Preparation(size=0)
+        Preparation(input_size=0).check()
     with pytest.raises(ValueError, match=r"std=\(1, 2\)"):
-        Preparation(std=(1, 2))
+        Preparation(std=(1, 2)).check()
     with pytest.raises(ValueError, match="sources is empty"):
         prepared([])
     with pytest.raises(UnreadableImage, match=r"missing\.png"):

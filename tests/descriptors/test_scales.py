@@ -8,7 +8,7 @@ from ddsfl.descriptors.hog import HOG2x2
 from ddsfl.descriptors.lbp import LBP
 from ddsfl.descriptors.scales import continued, describe_scales
 from ddsfl.descriptors.sift import DenseSIFT
-from ddsfl.patches.geometry import make_batch
+from ddsfl.patches.geometry import Batch
 
 SOURCES = pytest.mark.parametrize(
     ("source", "field", "step", "n_values"), [(DenseSIFT, 16, 3, 128), (HOG2x2, 32, 8, 124), (LBP, 8, 8, 59)]
@@ -89,7 +89,7 @@ def test_devices_agree(source, field, step, n_values):
 
 def test_continued_images_repeat_their_border():
     images = [noise((3, 5), 1), noise((6, 2), 2)]
-    extended = continued(make_batch(images), 2).numpy()
+    extended = continued(Batch.of(images), 2).numpy()
     for image, plane in zip(images, extended):
         height, width = image.shape[1:]
         below, right = 6 - height + 2, 5 - width + 2

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddsfl.descriptors.sift import DenseSIFT, normalise_sift, sift_maps, smooth
-from ddsfl.patches.geometry import Batch, make_batch
+from ddsfl.patches.geometry import Batch
 from tests.oracles import descriptors_sift as oracle
 
 
@@ -14,7 +14,7 @@ def noise(shape, seed=0):
 
 
 def in_double(images):
-    batch = make_batch(images)
+    batch = Batch.of(images)
     whole = torch.zeros(batch.pixels.shape, dtype=torch.float64)
     for plane, image in zip(whole, images):
         plane[:, : image.shape[1], : image.shape[2]] = image.double() / 255
@@ -71,7 +71,7 @@ def test_correlates_with_opencv():
     theirs = theirs.reshape(-1, 4, 4, 8)[..., (-np.arange(8)) % 8]  # OpenCV's angles run the other way
     image = torch.from_numpy(picture)[None]
     smoothing = float(np.sqrt(1.6**2 - 0.5**2 + 0.5**2))
-    maps = normalise_sift(sift_maps(make_batch([image]), 1, smoothing), 1e-6)[0]
+    maps = normalise_sift(sift_maps(Batch.of([image]), 1, smoothing), 1e-6)[0]
     ours = torch.stack([maps[y, x] for y, x in corners]).numpy()
     correlations = [np.corrcoef(a, b)[0, 1] for a, b in zip(ours, theirs.reshape(-1, 128))]
     assert min(correlations) > 0.99

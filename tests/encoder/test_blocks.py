@@ -1,4 +1,4 @@
-"""Blocks: vectors as worked out by hand from descriptors, whatever else is in the batch."""
+"""Blocks: vectors equal those worked out by hand from descriptors, whatever else is in the batch."""
 
 import pickle
 
@@ -52,7 +52,7 @@ def sources():
 
 @pytest.fixture(scope="module")
 def codings(sources):
-    samples = torch.cat([found.vectors for found in sources["sift"].describe(IMAGES)])
+    samples = torch.cat([described.vectors for described in sources["sift"].describe(IMAGES)])
     made = [block.make_coding("cpu", seed=0) for block in BLOCKS]
     return [None if coding is None else coding.fit(samples) for coding in made]
 
@@ -74,20 +74,20 @@ def pooled_by_hand(codes, positions, shape, reduce):
 
 
 def test_vectors_are_those_worked_out_by_hand(sources, codings):
-    found = list(encoder_of(sources, BLOCKS, codings).encode_batch(IMAGES).values())
+    vectors = list(encoder_of(sources, BLOCKS, codings).encode_batch(IMAGES).values())
     for number, image in enumerate(IMAGES):
         [alone] = sources["sift"].describe([image])
         positions, shape = alone.positions.numpy(), image.shape[1:]
         llc = codings[0].transform(alone.vectors).numpy()
         expected = pooled_by_hand(llc, positions, shape, lambda codes: np.maximum(codes.max(axis=0), 0))
-        np.testing.assert_allclose(found[0][number], expected, atol=1e-4)
+        np.testing.assert_allclose(vectors[0][number], expected, atol=1e-4)
         counts = codings[1].transform(alone.vectors).numpy()
         expected = pooled_by_hand(counts, positions, shape, lambda codes: codes.mean(axis=0))
-        np.testing.assert_allclose(found[1][number], expected, atol=1e-4)
+        np.testing.assert_allclose(vectors[1][number], expected, atol=1e-4)
         fisher = codings[2].pool(alone.vectors, alone, BLOCKS[2].levels)[0]
-        np.testing.assert_allclose(found[2][number], unit(fisher.numpy()), atol=1e-4)
+        np.testing.assert_allclose(vectors[2][number], unit(fisher.numpy()), atol=1e-4)
         gist = sources["gist"].embed([image])[0].numpy()
-        np.testing.assert_allclose(found[3][number], unit(np.sign(gist) * np.abs(gist) ** 0.5), atol=1e-4)
+        np.testing.assert_allclose(vectors[3][number], unit(np.sign(gist) * np.abs(gist) ** 0.5), atol=1e-4)
 
 
 def test_all_images_are_encoded_whatever_their_batches(sources, codings, monkeypatch):
@@ -103,7 +103,7 @@ def test_all_images_are_encoded_whatever_their_batches(sources, codings, monkeyp
     assert done[-1] == (4, 4)
 
 
-def test_blocks_of_one_source_share_a_pass_and_others_are_not_asked(sources, codings):
+def test_blocks_of_one_source_share_a_pass_and_other_sources_are_not_used(sources, codings):
     counting = Counting(sources["sift"])
     encoder = encoder_of({"sift": counting, "unused": None}, BLOCKS[:3], codings[:3])
     encoder.encode_batch(IMAGES)
@@ -127,13 +127,13 @@ def test_fewer_samples_are_the_first_of_more(sources):
     assert torch.equal(torch.cat(few), first_samples(many, 10))
     assert torch.equal(torch.cat(many), first_samples(many, 40))
     [every] = sources["sift"].describe([IMAGES[1]])
-    # An image alone and an image in a batch may round differently, by the kind of processor.
+    # An image alone and in a batch may be rounded differently, depending on the processor.
     distances = (few[1][:, None] - every.vectors).abs().amax(dim=2)
     assert distances.amin(dim=1).max() < 1e-6
     assert len(distances.argmin(dim=1).unique()) == 3
 
 
-def test_gaussians_ask_for_more_samples_than_words():
+def test_gaussians_need_more_samples_than_words():
     assert LLC(n_words=7).n_samples_wanted == 700
     assert FisherVector(n_gaussians=7).n_samples_wanted == 7000
 
@@ -153,9 +153,9 @@ def test_too_few_descriptors_make_a_smaller_coding():
 
 
 def test_powers_keep_signs_and_zero_vectors_stay_zero():
-    found = unit_vectors(torch.tensor([[-4.0, 0.0, 9.0], [0.0, 0.0, 0.0]]), 0.5)
-    torch.testing.assert_close(found[0], torch.tensor([-2.0, 0.0, 3.0]) / 13**0.5)
-    assert found[1].tolist() == [0, 0, 0]
+    vectors = unit_vectors(torch.tensor([[-4.0, 0.0, 9.0], [0.0, 0.0, 0.0]]), 0.5)
+    torch.testing.assert_close(vectors[0], torch.tensor([-2.0, 0.0, 3.0]) / 13**0.5)
+    assert vectors[1].tolist() == [0, 0, 0]
 
 
 def test_an_unknown_coding_is_named():
@@ -163,7 +163,7 @@ def test_an_unknown_coding_is_named():
         Block("a", coding={"method": "pq"})
 
 
-def test_a_mirrored_block_sees_an_image_and_its_mirror_image_alike(sources, codings):
+def test_a_mirrored_block_gives_an_image_and_its_mirror_image_the_same_vector(sources, codings):
     plain = Block("plain", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)))
     mirrored = Block("both", source="sift", coding=BLOCKS[2].coding, levels=((1, 1), (3, 1)), mirrored=True)
     encoder = encoder_of(sources, (plain, mirrored), [codings[2]] * 2)
@@ -175,12 +175,12 @@ def test_a_mirrored_block_sees_an_image_and_its_mirror_image_alike(sources, codi
     assert (alone - other_alone).abs().max() > 0.01
     [here], [there] = sources["sift"].describe(IMAGES[:1]), sources["sift"].describe(flipped[:1])
     vectors = torch.cat([here.vectors, there.vectors])
-    expected = codings[2].encode(vectors)  # the first cell is the whole image
-    found = both[0, : len(expected)]
-    torch.testing.assert_close(found / found.norm(), expected / expected.norm(), rtol=1e-4, atol=1e-5)
+    expected = codings[2].encode(vectors)  # the first cell is the complete image
+    cell = both[0, : len(expected)]
+    torch.testing.assert_close(cell / cell.norm(), expected / expected.norm(), rtol=1e-4, atol=1e-5)
 
 
-def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
+def test_mirrored_descriptors_are_in_the_mirrored_cells(sources, codings):
     levels = ((1, 2),)
     block = Block(
         "both", source="sift", coding=BLOCKS[1].coding, levels=levels, pooling="average", mirrored=True
@@ -194,10 +194,10 @@ def test_mirrored_descriptors_lie_in_the_mirrored_cells(sources, codings):
     torch.testing.assert_close(vectors[0], expected / expected.norm(), rtol=1e-4, atol=1e-5)
 
 
-def test_vectors_of_all_images_stand_in_their_order(sources, codings):
-    """Batches take images by shape: the narrow one first, the tall one last."""
+def test_vectors_of_all_images_are_in_their_order(sources, codings):
+    """Batches sort images by shape: the smallest first, the tallest last."""
     encoder = encoder_of(sources, BLOCKS[:1], codings[:1])
     assert [numbers for numbers, _ in encoder.encode(IMAGES)] == [[1, 0, 3, 2]]
-    found = encoder.encode_all(IMAGES)["llc"]
-    for row, image in zip(found, IMAGES, strict=True):
+    vectors = encoder.encode_all(IMAGES)["llc"]
+    for row, image in zip(vectors, IMAGES, strict=True):
         np.testing.assert_allclose(row, encoder.encode_batch([image])["llc"][0], rtol=1e-4, atol=1e-5)

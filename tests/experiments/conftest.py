@@ -1,4 +1,4 @@
-"""What tests of experiments share: methods and sets small enough to run whole grids of cells."""
+"""Fixtures for tests of experiments: methods and image sets small enough to run complete grids of cells."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.support.tiny import TINY, write_scenes
 
 @pytest.fixture
 def tiny_methods(monkeypatch):
-    """All methods as small as they can be, and random splits of two training images a class."""
+    """All methods as small as possible, and random splits of two training images per class."""
     tiny = preset("paper").change(TINY)
     monkeypatch.setattr(methods, "preset", lambda name: tiny)
     monkeypatch.setattr(methods, "LLC", tiny.blocks[0].coding)

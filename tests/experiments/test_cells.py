@@ -19,12 +19,12 @@ SOURCE = Path(cells.__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def nobody_tells_the_commit(monkeypatch):
+def no_commit_is_given(monkeypatch):
     monkeypatch.delenv("DDSFL_COMMIT", raising=False)
 
 
 def test_scores_are_those_worked_by_hand():
-    # sea: 3 of 4 right; city: 1 of 2; wood: 0 of 1; hill: never shown, though once guessed.
+    # sea: 3 of 4 right; city: 1 of 2; wood: 0 of 1; hill: not among the true labels, but predicted once.
     true = ["sea", "sea", "city", "sea", "wood", "city", "sea"]
     predicted = ["sea", "hill", "city", "sea", "sea", "wood", "sea"]
     assert score_predictions(true, predicted, ["sea", "city", "wood", "hill"]) == {
@@ -44,15 +44,15 @@ def test_scores_of_numbered_classes_can_be_stored(tmp_path):
 
 
 def test_rankings_are_scored_by_their_mean_average_precision():
-    # First label: relevant at ranks 2 and 3, 1/2 that later rises to 2/3, so 2/3. Second: at rank 2, 1/2.
+    # First label: relevant at ranks 2 and 3; precision 1/2 rises to 2/3, so 2/3. Second: at rank 2, so 1/2.
     relevant = np.array([[False, False], [True, True], [True, False]])
     scores = np.array([[0.9, 0.8], [0.5, 0.4], [0.1, 0.1]])
-    found = score_rankings(relevant, scores)
-    assert found == {"mean_average_precision": pytest.approx((2 / 3 + 1 / 2) / 2)}
-    assert type(found["mean_average_precision"]) is float
+    measured = score_rankings(relevant, scores)
+    assert measured == {"mean_average_precision": pytest.approx((2 / 3 + 1 / 2) / 2)}
+    assert type(measured["mean_average_precision"]) is float
 
 
-def test_a_cell_comes_back_as_it_was_written(tmp_path):
+def test_a_cell_is_read_as_it_was_written(tmp_path):
     path = tmp_path / "new" / "folders" / "cell.json"
     cell = {"method": "quick", "split": 3, "accuracy": 0.1 + 0.2, "commit": None, "classes": ["Küche"]}
     write_cell(path, cell)
@@ -64,7 +64,7 @@ def test_a_cell_comes_back_as_it_was_written(tmp_path):
     assert read_cell(path, {}) == {"method": "other"}
 
 
-def test_a_cell_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_cell_appears_complete_or_not_at_all(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(cells, "write_whole", lambda path, data: written.append((path, json.loads(data))))
     write_cell(tmp_path / "cell.json", {"split": 1})
@@ -95,16 +95,20 @@ def test_no_git_means_no_commit(monkeypatch):
 
 @pytest.mark.parametrize("failing", ["rev-parse", "status"])
 def test_outside_of_a_repository_there_is_no_commit(monkeypatch, failing):
+    called = []
+
     def refuse(command, check=False, **kwargs):
+        called.append(command[1])
         if check and command[1] == failing:
             raise subprocess.CalledProcessError(128, command)
-        return subprocess.CompletedProcess(command, 128, stdout="", stderr="not a git repository")
+        return subprocess.CompletedProcess(command, 0, stdout=f"{SOURCE}\n")
 
     monkeypatch.setattr(subprocess, "run", refuse)
     assert current_commit() is None
+    assert called[-1] == failing
 
 
-def test_who_copied_the_tree_knows_its_commit_better_than_a_repository_around_it(monkeypatch):
+def test_the_commit_given_for_a_copied_tree_takes_precedence(monkeypatch):
     assert current_commit() != "fedcba9"
     monkeypatch.setenv("DDSFL_COMMIT", "fedcba9")
     assert current_commit() == "fedcba9"
@@ -113,8 +117,8 @@ def test_who_copied_the_tree_knows_its_commit_better_than_a_repository_around_it
 @pytest.mark.parametrize(("changes", "expected"), [("", "0123456789ab"), (" M a.py\n", "0123456789ab+")])
 def test_a_changed_tree_is_marked(monkeypatch, changes, expected):
     def run(command, cwd, **kwargs):
-        assert (cwd / "cells.py").is_file()  # the commit of this source, wherever it is called from
-        # Results that lie about in the tree do not change the source.
+        assert (cwd / "cells.py").is_file()  # the commit of this source, whatever the working directory
+        # Untracked files, such as results, do not change the source.
         assert command[1] != "status" or "--untracked-files=no" in command
         answers = {"--show-toplevel": f"{SOURCE}\n", "HEAD": "0123456789ab\n"}
         return subprocess.CompletedProcess(command, 0, stdout=answers.get(command[-1], changes))
@@ -123,8 +127,8 @@ def test_a_changed_tree_is_marked(monkeypatch, changes, expected):
     assert current_commit() == expected
 
 
-def test_a_copy_within_the_repository_of_somebody_else_has_no_commit(monkeypatch, tmp_path):
-    """The repository around an installed copy may even hold a src/ddsfl, which is another one."""
+def test_a_copy_within_the_repository_of_another_project_has_no_commit(monkeypatch, tmp_path):
+    """The repository around an installed copy may even have its own src/ddsfl."""
     installed = tmp_path / "venv" / "ddsfl" / "experiments" / "cells.py"
     installed.parent.mkdir(parents=True)
     installed.write_text("")
@@ -136,7 +140,7 @@ def test_a_copy_within_the_repository_of_somebody_else_has_no_commit(monkeypatch
     assert current_commit() is None
 
 
-def test_a_table_shows_names_as_they_are():
+def test_a_table_shows_names_unchanged():
     made = [{"split": "list[1].txt / [/b]", "mean_average_precision": value} for value in (0.5, 0.7)]
     table = cells_table(made)
     assert [str(cell) for cell in table.columns[0].cells] == [*[made[0]["split"]] * 2, "mean", "spread"]

@@ -23,16 +23,22 @@ def test_classes_go_from_our_largest_win_to_theirs():
         "2": cell("b", sea=0.7, city=0.6, wood=0.4),
         "3": cell("b", sea=0.0, city=0.0, wood=0.0),
     }
-    found = complement(ours, theirs)
-    assert [name for name, *_ in found.classes] == ["city", "wood", "sea"]
-    assert found.classes[0][1:] == pytest.approx((80, 50))
-    assert found.classes[2][1:] == pytest.approx((60, 80))
-    assert found.words() == "a is better on 1 of 3 classes, b on 1, equal on 1 (2 splits)."
-    text = found.as_markdown("scene15").splitlines()
+    compared = complement(ours, theirs)
+    assert [name for name, *_ in compared.classes] == ["city", "wood", "sea"]
+    assert compared.classes[0][1:] == pytest.approx((80, 50))
+    assert compared.classes[2][1:] == pytest.approx((60, 80))
+    assert compared.words() == "a is better on 1 of 3 classes, b on 1, equal on 1 (2 splits)."
+    text = compared.as_markdown("scene15").splitlines()
     assert text[0] == "### scene15: a and b"
-    assert text[4:7] == ["| class | a | b | difference |", "| --- | ---: | ---: | ---: |", text[6]]
-    assert text[6] == "| city | 80.00 | 50.00 | +30.00 |"
-    assert list(found.as_text("s").columns[3].cells) == ["+30.00", "+0.00", "-20.00"]
+    assert text[2] == compared.words()
+    assert text[4:] == [
+        "| class | a | b | difference |",
+        "| --- | ---: | ---: | ---: |",
+        "| city | 80.00 | 50.00 | +30.00 |",
+        "| wood | 40.00 | 40.00 | +0.00 |",
+        "| sea | 60.00 | 80.00 | -20.00 |",
+    ]
+    assert list(compared.as_text("s").columns[3].cells) == ["+30.00", "+0.00", "-20.00"]
 
 
 def test_without_a_common_split_nothing_is_compared():
@@ -44,7 +50,7 @@ def test_without_a_common_split_nothing_is_compared():
 
 @pytest.fixture
 def guesses(tmp_path):
-    """Eight test images of two classes, and what two methods said of them."""
+    """Eight test images of two classes, and the predictions of two methods."""
     paths, labels = [], []
     for number in range(10):
         path = tmp_path / f"{number}.png"
@@ -69,20 +75,20 @@ def test_images_that_one_got_right_and_the_other_wrong(guesses):
     assert won_images(theirs, ours, images, split, "b") == [5, 7]
     assert won_images(ours, theirs, images, split, "b") == []
     other = Split(train=[1, 0], test=split.test, seed=0, name="random 1")
-    with pytest.raises(ValueError, match="cell of ours on random 1 is of other images"):
+    with pytest.raises(ValueError, match="cell of ours on random 1 was made from other images"):
         won_images(ours, theirs, images, other, "a")
 
 
-def test_examples_show_them(guesses, tmp_path, monkeypatch):
+def test_examples_show_these_images(guesses, tmp_path, monkeypatch):
     ours, theirs, images, split = guesses
     shown, titles = [], []
     real = Axes.set_title
-    monkeypatch.setattr(Axes, "imshow", lambda self, picture: shown.append(int(picture[0, 0, 0])))
+    monkeypatch.setattr(Axes, "imshow", lambda self, pixels: shown.append(int(pixels[0, 0, 0])))
     monkeypatch.setattr(
         Axes, "set_title", lambda self, text, **options: (titles.append(text), real(self, text, **options))
     )
-    found = complement({"random 1": ours}, {"random 1": theirs})
-    draw_examples(tmp_path / "examples.png", found, (ours, theirs), images, split)
-    assert titles == ["a: right by ours alone", "b: right by net alone"]
+    compared = complement({"random 1": ours}, {"random 1": theirs})
+    draw_examples(tmp_path / "examples.png", compared, (ours, theirs), images, split)
+    assert titles == ["a: only ours is right", "b: only net is right"]
     assert shown == [80, 120, 100, 140]
     assert (tmp_path / "examples.png").is_file()

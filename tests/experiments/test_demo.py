@@ -2,7 +2,7 @@ from ddsfl.experiments import demo
 
 
 class Recorder:
-    """Stands for the console and for the model: keeps in which order they are called."""
+    """Replaces the console and the model; records the order of calls."""
 
     def __init__(self):
         self.events, self.prefix, self.classes_ = [], "", ["a", "b"]
@@ -28,7 +28,7 @@ class Recorder:
         return ["a", "b"]
 
 
-def test_predicting_is_a_pass_of_its_own(monkeypatch):
+def test_predicting_has_its_own_progress(monkeypatch):
     recorder = Recorder()
     monkeypatch.setattr(demo, "demo_scenes", lambda seed: ([0, 1], ["a", "b"], [2, 3], ["a", "b"]))
     monkeypatch.setattr(demo, "SceneClassifier", lambda *arguments, **options: recorder)

@@ -1,4 +1,4 @@
-"""Tables as people see them: text, Markdown and pictures of the same cells."""
+"""Tables as people see them: text, Markdown and plots of the same cells."""
 
 import io
 
@@ -15,7 +15,7 @@ from tests.support.made_cells import leave_cells
 
 @pytest.fixture
 def drawn(tmp_path):
-    """The layers on two sets, some missing; on one of them the paper has numbers."""
+    """The table of layers on two data sets with missing cells; the paper has numbers for one of them."""
     leave_cells(tmp_path, "rica-1layer", [0.80, 0.82, 0.81, 0.80, 0.82])
     leave_cells(tmp_path, "ddsfl-1layer", [0.81, 0.83, 0.83, 0.81, 0.85])
     leave_cells(tmp_path, "ddsfl-2layers", [0.85, 0.86])
@@ -27,7 +27,7 @@ def rows_of(drawn):
     return {label: cells for label, *cells in drawn.lines()}
 
 
-def test_cells_stand_beside_the_papers_numbers(drawn):
+def test_cells_are_next_to_the_papers_numbers(drawn):
     assert drawn.header() == ["", "scene15", "paper", "indoor10"]
     rows = rows_of(drawn)
     assert rows["RICA, 1 layer"] == ["81.00 ± 1.00 (5)", "77.54", MISSING]
@@ -37,7 +37,7 @@ def test_cells_stand_beside_the_papers_numbers(drawn):
     assert len(drawn.cells) == 13
 
 
-def test_pairs_are_compared_where_both_are_there(drawn):
+def test_pairs_are_compared_if_both_have_cells(drawn):
     notes = [note for note in drawn.notes() if note.startswith("scene15: ")]
     assert notes == [
         "scene15: ddsfl-1layer over rica-1layer +1.60 ± 0.89 (5 splits; p 0.016, corrected 0.29)",
@@ -50,10 +50,10 @@ def test_pairs_are_compared_on_all_their_splits_and_rows_shown_on_those_prescrib
     leave_cells(tmp_path, "ddsfl-3layers", [0.81] * 5 + [0.95] * 2)
     drawn = draw_cells(table("features"), tmp_path, ["scene15"])
     assert {line[0]: line[1] for line in drawn.lines()}["DDSFL"] == "81.00 ± 0.00 (5)"
-    [difference] = [found for _, method, _, found in drawn.comparisons if method == "rica-3layers"]
+    [difference] = [each for _, method, _, each in drawn.comparisons if method == "rica-3layers"]
     assert (difference.n, round(difference.mean, 6)) == (7, 5.0)
     fewer = draw_cells(table("features"), tmp_path, ["scene15"], 2)
-    assert [found.n for _, method, _, found in fewer.comparisons if method == "rica-3layers"] == [2]
+    assert [each.n for _, method, _, each in fewer.comparisons if method == "rica-3layers"] == [2]
 
 
 def test_changed_settings_are_marked_and_explained(tmp_path):
@@ -61,7 +61,7 @@ def test_changed_settings_are_marked_and_explained(tmp_path):
     leave_cells(tmp_path, "sift", [0.8] * 5, settings={"sources": {}})
     drawn = draw_cells(rows, tmp_path, ["scene15"])
     assert drawn.lines() == [["SIFT", "80.00 ± 0.00 (5) *", ""], ["somebody (cited)", "", "91.00"]]
-    assert drawn.notes() == ["* made with other settings than the method has now."]
+    assert drawn.notes() == ["* computed with settings that differ from the method's current ones."]
     leave_cells(tmp_path, "sift", [0.8] * 5)
     assert draw_cells(rows, tmp_path, ["scene15"]).notes() == []
 
@@ -86,7 +86,7 @@ def test_the_number_of_splits_may_be_another(tmp_path):
     assert draw_cells(rows, tmp_path, ["scene15"], 2).lines() == [["SIFT", "85.00 ± 7.07 (2)"]]
 
 
-def test_text_shows_names_as_they_are(drawn):
+def test_text_shows_names_unchanged(drawn):
     stream = io.StringIO()
     Console(file=stream, width=150).print(as_text(drawn))
     shown = stream.getvalue()
@@ -132,6 +132,14 @@ def test_sizes_are_drawn_from_the_splits_they_have_in_common(tmp_path, monkeypat
     assert Image.open(tmp_path / "sizes.png").size[0] > 500
 
 
-def test_sizes_without_cells_give_an_empty_figure(tmp_path):
+def test_sizes_without_cells_give_an_empty_figure(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr("ddsfl.experiments.drawing.save_figure", lambda figure, path: figures.append(figure))
     draw_bank_sizes(tmp_path / "sizes.png", tmp_path, "scene15")
-    assert (tmp_path / "sizes.png").is_file()
+    [axes] = figures[0].axes
+    assert axes.get_title(loc="left") == "Size of the filter bank, scene15, 0 splits"
+    sizes = [int(label.get_text()) for label in axes.get_xticklabels()]
+    assert sizes == list(axes.get_xticks()) == [128, 256, 400, 512, 1024, 2048]
+    assert not axes.lines
+    assert not axes.containers
+    assert axes.get_legend() is None

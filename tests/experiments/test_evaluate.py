@@ -11,7 +11,7 @@ from ddsfl.report.console import Console
 from tests.support.tiny import TINY, tiny_scenes
 
 SETTINGS = preset("quick").change(TINY)
-SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # 3 and 7 play no part
+SPLIT = Split(train=[0, 1, 4, 5], test=[2, 6], seed=None, name="a / b")  # without images 3 and 7
 
 
 @pytest.fixture
@@ -20,43 +20,43 @@ def scenes():
 
 
 @pytest.fixture
-def found(scenes, tmp_path, capsys):
-    """Evaluate once; return a function that tells whether another evaluation takes the kept result."""
+def is_reused(scenes, tmp_path, capsys):
+    """Evaluate once; return a function that returns whether another evaluation reuses the stored result."""
 
     def evaluate(images, labels, seed=0):
         evaluation = Evaluation(SETTINGS, "quick", "ours", seed, "cpu", folder=tmp_path)
         cell = evaluate_split(evaluation, SETTINGS.image_list(images), labels, SPLIT, Console())
         assert (cell["dataset"], cell["method"], cell["seed"]) == ("ours", "quick", seed)
-        return "a / b: found from an earlier run" in capsys.readouterr().err
+        return "a / b: reused from an earlier run" in capsys.readouterr().err
 
     assert not evaluate(*scenes)
     return evaluate
 
 
-def test_a_result_is_found_again_whatever_happens_to_other_images(scenes, found):
+def test_a_result_is_reused_whatever_happens_to_other_images(scenes, is_reused):
     images, labels = scenes
     images[3], labels[7] = images[0], "other"
-    assert found(images, labels)
-    assert found(images, dict(enumerate(labels)))
+    assert is_reused(images, labels)
+    assert is_reused(images, dict(enumerate(labels)))
 
 
 @pytest.mark.parametrize("index", [0, 6])
-def test_other_pixels_are_evaluated_again(scenes, found, index):
+def test_other_pixels_are_evaluated_again(scenes, is_reused, index):
     images, labels = scenes
     images[index] = np.ascontiguousarray(images[index][::-1])
-    assert not found(images, labels)
-    assert found(images, labels)
+    assert not is_reused(images, labels)
+    assert is_reused(images, labels)
 
 
-def test_other_labels_are_evaluated_again(scenes, found):
+def test_other_labels_are_evaluated_again(scenes, is_reused):
     images, labels = scenes
     labels[0], labels[4] = labels[4], labels[0]
-    assert not found(images, labels)
+    assert not is_reused(images, labels)
 
 
-def test_another_seed_evaluates_again(scenes, found):
-    assert not found(*scenes, seed=5)
-    assert found(*scenes, seed=5)
+def test_another_seed_evaluates_again(scenes, is_reused):
+    assert not is_reused(*scenes, seed=5)
+    assert is_reused(*scenes, seed=5)
 
 
 def test_an_evaluation_trains_the_model_that_it_describes(scenes, monkeypatch):
@@ -75,12 +75,12 @@ def test_an_evaluation_trains_the_model_that_it_describes(scenes, monkeypatch):
     assert asked == [{"preset": SETTINGS, "changes": None, "random_state": 5, "device": "cpu"}]
 
 
-def test_another_version_evaluates_again(scenes, found, monkeypatch):
+def test_another_version_evaluates_again(scenes, is_reused, monkeypatch):
     monkeypatch.setattr(ddsfl, "__version__", "0.0.0")
-    assert not found(*scenes)
+    assert not is_reused(*scenes)
 
 
-def test_a_cell_keeps_the_name_of_a_network_not_its_place():
+def test_a_cell_stores_the_file_name_of_a_network_without_its_folder():
     settings = method("sift+net", {"net": "/somewhere/net.onnx"})
     assert settings_of_cell(settings)["sources"] == {"net": {"method": "onnx", "path": "net.onnx"}}
     assert settings.sources["net"]["path"] == "/somewhere/net.onnx"

@@ -9,19 +9,19 @@ from ddsfl.model.classifier import SceneClassifier
 
 def test_filters_are_those_of_the_cell_of_the_first_split(scenes):
     grid = scenes(*FIGURE.values(), seed=5)
-    found, (split,) = grid.read()
+    image_set, (split,) = grid.read()
     pictures = []
     for name in FIGURE.values():
         settings = method(name)
-        images = pixels_of(settings, found.paths)
+        images = pixels_of(settings, image_set.paths)
         model = SceneClassifier(settings, device="cpu", random_state=5)
-        model.fit(images.subset(split.train), [found.labels[index] for index in split.train])
+        model.fit(images.subset(split.train), [image_set.labels[index] for index in split.train])
         pictures.append(learn_filters(grid, name))
         np.testing.assert_array_equal(pictures[-1], model.stack_.pixel_filters_[0])
     assert not np.allclose(*pictures)
 
 
-def test_mosaics_stand_side_by_side(tmp_path):
+def test_mosaics_are_side_by_side(tmp_path):
     rng = np.random.default_rng(0)
     one, three = rng.normal(size=(6, 1, 8, 8)), rng.normal(size=(12, 3, 8, 8))
     for name, pictures in (("one", {"a": one}), ("three", {"b": three}), ("both", {"a": one, "b": three})):

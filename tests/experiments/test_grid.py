@@ -1,4 +1,4 @@
-"""Grids of cells on tiny sets: what is made, shared, kept and made again."""
+"""Grids of cells on tiny sets: what is computed, shared, kept and computed again."""
 
 import dataclasses
 import json
@@ -18,13 +18,13 @@ from ddsfl.experiments.grid import Grid, run_grid
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model import fit as fitting
 from ddsfl.model.classifier import SceneClassifier
-from tests.descriptors.test_network import tiny_network
 from tests.oracles.voc import voc_evaluate, write_voc
+from tests.support.networks import tiny_network
 
 
 @pytest.fixture
 def stages(monkeypatch):
-    """Counts the stages that were computed, not found."""
+    """Counts the stages that were computed rather than reused."""
     computed = Counter()
     fit = SceneClassifier.fit
 
@@ -38,7 +38,7 @@ def stages(monkeypatch):
     return computed
 
 
-def test_cells_are_made_once_and_only_where_missing(scenes, stages):
+def test_cells_are_computed_once_and_only_if_missing(scenes, stages):
     lines = []
     wanted = scenes("sift", "ddsfl-1layer", n_splits=2, seed=4)
     run_grid(wanted, report=lines.append)
@@ -61,7 +61,7 @@ def test_cells_are_made_once_and_only_where_missing(scenes, stages):
             counts[true, int(predicted)] += 1
         assert counts.tolist() == cell["confusion"]
         total += counts
-    assert total.any(axis=0).all()  # each class was given to some image
+    assert total.any(axis=0).all()  # each class was predicted for some image
 
     stages.clear()
     run_grid(wanted, report=lines.append)
@@ -73,7 +73,7 @@ def test_cells_are_made_once_and_only_where_missing(scenes, stages):
     assert not stages["layer1.bank"]
 
 
-def test_other_settings_and_seeds_are_made_again(scenes, stages, monkeypatch):
+def test_other_settings_and_seeds_are_computed_again(scenes, stages, monkeypatch):
     run_grid(scenes("sift"))
     assert scenes("sift").missing("random 1") == []
     assert scenes("sift", seed=1).missing("random 1") == ["sift"]
@@ -81,7 +81,7 @@ def test_other_settings_and_seeds_are_made_again(scenes, stages, monkeypatch):
     assert scenes("sift").missing("random 1") == ["sift"]
 
 
-def test_methods_share_stages_and_test_vectors_and_get_what_they_get_alone(scenes, stages, monkeypatch):
+def test_methods_share_stages_and_test_vectors_and_score_as_if_run_alone(scenes, stages, monkeypatch):
     encoded = []
     block_vectors = SceneClassifier.block_vectors
 
@@ -134,7 +134,7 @@ def test_vectors_are_dropped_after_their_last_use(scenes, monkeypatch):
     assert kept == [1, 2, 0]
 
 
-def test_an_interrupted_grid_goes_on_with_its_stages(scenes, stages, monkeypatch):
+def test_an_interrupted_grid_resumes_with_its_stages(scenes, stages, monkeypatch):
     wanted = scenes("sift")
 
     def interrupt(*args):
@@ -166,7 +166,7 @@ def test_more_splits_than_prescribed_keep_the_first_ones(scenes):
 
 
 @pytest.mark.slow
-def test_splits_run_in_processes_of_their_own(tmp_path):
+def test_splits_run_in_their_own_processes(tmp_path):
     images, _ = make_scenes(n_per_class=1, random_state=0, size=64)
     for label in ("a", "b"):
         (tmp_path / "data" / label).mkdir(parents=True)
@@ -190,7 +190,7 @@ SHOWN = (2, 7, 14)  # bird, cat, person
 
 @pytest.fixture
 def voc(tmp_path, tiny_methods):
-    """A tree with three of the twenty classes, some images difficult, and a test list without labels."""
+    """A VOC folder with three of the twenty classes, difficult images, and a test list without labels."""
     images, _ = make_scenes(n_per_class=4, random_state=0, size=64)
     rng = np.random.default_rng(0)
     ids = [f"2008_{number:06}" for number in range(18)]
@@ -230,11 +230,11 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
         assert cell["average_precision"][name] == pytest.approx(expected, abs=1e-9)
     assert cell["mean_average_precision"] == pytest.approx(np.mean(list(cell["average_precision"].values())))
 
-    # The machines were fitted without what is difficult for their class.
-    found, _ = voc.read()
+    # Each SVM was fitted without the images that are difficult for its class.
+    image_set, _ = voc.read()
     truth = VocTruth.read(voc.data, ("train", "val")).values[:8, SHOWN]
     assert (truth == 0).any()
-    vectors = torch.from_numpy(model.transform(found.paths[:8])).double()
+    vectors = torch.from_numpy(model.transform(image_set.paths[:8])).double()
     augmented = torch.cat([vectors, torch.ones(8, 1)], dim=1)
     for column in range(3):
         weights = torch.tensor(
@@ -243,7 +243,7 @@ def test_voc_cells_have_the_precision_of_the_development_kit(voc, monkeypatch, t
         signs = torch.from_numpy(truth[:, column].astype(float))
         slack = (1 - signs * (augmented @ weights)).clamp_min(0)[signs != 0]
         (0.5 * weights @ weights + model.classifier_.C_ * (slack**2).sum()).backward()
-        # 0.001 by rounding; above 100 where something difficult took part
+        # 0.001 by rounding; above 100 if a difficult image is included
         assert weights.grad.abs().max() < 1e-2 * float(weights.detach().abs().max())
     assert voc.missing("train / val") == []
 
@@ -276,4 +276,4 @@ def test_voc_test_images_get_files_for_the_server_and_no_score(voc, tmp_path):
         assert [key for key, _ in lines] == ids
         assert all(np.isfinite(float(value)) for _, value in lines)
     cell = json.loads((wanted.folder / "net.trainval-test.json").read_text())
-    assert cell["result_files"][0] == "comp2_cls_test_bird.txt"  # the network saw other images
+    assert cell["result_files"][0] == "comp2_cls_test_bird.txt"  # the network was trained on other images

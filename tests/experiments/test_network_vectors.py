@@ -1,4 +1,4 @@
-"""Networks see each image once, however many splits and methods ask for it."""
+"""Networks see each image once, however many splits and methods need its vector."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.experiments.grid import run_grid
 from ddsfl.model.classifier import SceneClassifier
-from tests.descriptors.test_network import tiny_network
+from tests.support.networks import tiny_network
 
 
 @pytest.fixture
@@ -38,13 +38,14 @@ def test_a_network_sees_each_image_once(scenes, seen, tmp_path):
 def test_vectors_are_those_that_a_model_computes_itself(scenes, tmp_path):
     networks = {"net": str(tiny_network(tmp_path / "net.onnx"))}
     wanted = scenes("net", networks=networks)
-    found, (split,) = wanted.read()
+    image_set, (split,) = wanted.read()
     run_grid(wanted)
     cell = json.loads((wanted.folder / "net.random1.json").read_text())
     settings = wanted.settings()["net"]
     model = SceneClassifier("paper", changes=settings.to_json(), device="cpu", random_state=0)
-    model.fit([found.paths[index] for index in split.train], [found.labels[index] for index in split.train])
-    predicted = model.predict([found.paths[index] for index in split.test])
+    paths, labels = image_set.paths, image_set.labels
+    model.fit([paths[index] for index in split.train], [labels[index] for index in split.train])
+    predicted = model.predict([paths[index] for index in split.test])
     assert cell["predicted"].split() == [str(list(model.classes_).index(label)) for label in predicted]
     assert cell["C"] == model.classifier_.C_
 

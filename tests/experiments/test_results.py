@@ -25,12 +25,12 @@ def test_cells_are_read_by_method_and_split(tmp_path):
     leave_cells(tmp_path, "gist", [0.5], dataset="sports8")
     (tmp_path / "scene15" / "torn.json").write_text("{")
     (tmp_path / "scene15" / "foreign.json").write_text('{"dataset": "other"}')
-    found = read_cells(tmp_path, "scene15")
-    assert {name: list(cells) for name, cells in found.items()} == {
+    by_method = read_cells(tmp_path, "scene15")
+    assert {name: list(cells) for name, cells in by_method.items()} == {
         "sift": ["random 1", "random 2"],
         "lbp": ["random 1"],
     }
-    assert found["sift"]["random 2"]["accuracy"] == 0.81
+    assert by_method["sift"]["random 2"]["accuracy"] == 0.81
     assert read_cells(tmp_path, "indoor67") == {}
     (tmp_path / "empty").mkdir()
     (tmp_path / "zoo").mkdir()
@@ -38,7 +38,7 @@ def test_cells_are_read_by_method_and_split(tmp_path):
     assert datasets_with_cells(tmp_path) == ["scene15", "sports8", "zoo"]
 
 
-def test_splits_beyond_those_asked_for_are_left_out(tmp_path):
+def test_splits_beyond_the_requested_ones_are_left_out(tmp_path):
     leave_cells(tmp_path, "sift", [0.8] * 7)
     assert len(read_cells(tmp_path, "scene15")["sift"]) == 5  # the protocol's
     assert list(read_cells(tmp_path, "scene15", 2)["sift"]) == ["random 1", "random 2"]
@@ -47,11 +47,12 @@ def test_splits_beyond_those_asked_for_are_left_out(tmp_path):
 
 def test_a_summary_is_mean_and_spread_of_the_scores():
     scores = [0.801, 0.823, 0.79]
-    found = summarise(by_split(scores), 5)
-    assert found.mean == pytest.approx(100 * np.mean(scores))
-    assert found.spread == pytest.approx(100 * np.std(scores, ddof=1))
-    assert str(found) == f"{found.mean:.2f} ± {found.spread:.2f} (3 of 5)"
-    assert str(summarise({}, 5)) == str(Summary((), 5, False))
+    summary = summarise(by_split(scores), 5)
+    assert summary.mean == pytest.approx(100 * np.mean(scores))
+    assert summary.spread == pytest.approx(100 * np.std(scores, ddof=1))
+    assert str(summary) == "80.47 ± 1.68 (3 of 5)"
+    assert summarise({}, 5) == Summary((), 5, False)
+    assert str(summarise({}, 5)) == "\u2013"
     assert summarise({}, 5).mean is None
 
 
@@ -67,40 +68,40 @@ def test_cells_of_other_settings_are_marked(tmp_path):
     current = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
     assert is_current(current)
     older = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
-    del older["settings"]["blocks"][0]["mirrored"]  # which came later, and is off by default
+    del older["settings"]["blocks"][0]["mirrored"]  # a later setting, off by default
     assert is_current(older)
     changed = make_cell("ddsfl-2layers+alexnet_pool5", 0.8)
     changed["settings"]["layers"][0]["bank"]["eta"] = 0.5
     assert not is_current(changed)
     assert summarise({"1": current, "2": changed}, 2).changed
     assert str(summarise({"1": changed}, 1)).endswith(" *")
-    assert not is_current({**current, "method": "a method of long ago"})
+    assert not is_current({**current, "method": "a removed method"})
 
 
 @pytest.mark.parametrize("n", [2, 5])
-def test_differences_are_tested_as_scipy_and_the_correction_say(n):
+def test_differences_have_the_p_values_of_scipy_and_of_the_correction(n):
     rng = np.random.default_rng(n)
     one, other = rng.uniform(0.7, 0.9, (2, n))
-    found = compare(by_split(one), by_split(other))
+    difference = compare(by_split(one), by_split(other))
     paired = stats.ttest_rel(100 * other, 100 * one)
-    assert found.mean == pytest.approx(100 * (other - one).mean())
-    assert found.spread == pytest.approx(100 * (other - one).std(ddof=1))
-    assert (found.n, found.p) == (n, pytest.approx(paired.pvalue))
-    t = found.mean / np.sqrt((1 / n + 2985 / 1500) * found.spread**2)
-    assert found.p_corrected == pytest.approx(2 * (1 - stats.t.cdf(abs(t), n - 1)))
-    assert found.p_corrected > found.p
+    assert difference.mean == pytest.approx(100 * (other - one).mean())
+    assert difference.spread == pytest.approx(100 * (other - one).std(ddof=1))
+    assert (difference.n, difference.p) == (n, pytest.approx(paired.pvalue))
+    t = difference.mean / np.sqrt((1 / n + 2985 / 1500) * difference.spread**2)
+    assert difference.p_corrected == pytest.approx(2 * (1 - stats.t.cdf(abs(t), n - 1)))
+    assert difference.p_corrected > difference.p
 
 
 def test_only_common_splits_are_compared():
     one, other = by_split([0.5, 0.6, 0.7]), by_split([0.9, 0.7])
     del one["0"]
-    found = compare(one, other)
-    assert (found.n, found.mean) == (1, pytest.approx(10))
-    assert np.isnan([found.spread, found.p, found.p_corrected]).all()
+    difference = compare(one, other)
+    assert (difference.n, difference.mean) == (1, pytest.approx(10))
+    assert np.isnan([difference.spread, difference.p, difference.p_corrected]).all()
     assert compare(one, {}) is None
 
 
-def test_equal_differences_leave_no_doubt_and_none_no_claim():
+def test_p_is_0_for_equal_differences_and_1_for_none():
     assert compare(by_split([0.5, 0.75]), by_split([0.75, 1.0]))[3:] == (0.0, 0.0)
     assert compare(by_split([0.5, 0.75]), by_split([0.5, 0.75]))[3:] == (1.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""The sequential search on tiny scenes, and against scores that are made up."""
+"""The sequential search on tiny scenes, and with made-up scores."""
 
 import json
 
@@ -24,13 +24,13 @@ def scenes():
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """Replace training by a score for the settings; returns what was evaluated."""
+    """Replace training by a score of the settings; returns what was evaluated."""
     asked = []
 
     def evaluate(evaluation, images, labels, split, console):
         weights = {name: evaluation.settings.changes[f"layers.bank.{name}"] for name in GRIDS}
         asked.append((weights, split.name))
-        # lambda1 is best at 0.01; gamma is best at 0.1, but at 1 if lambda1 is not.
+        # lambda1 is best at 0.01; gamma is best at 0.1, or at 1 if lambda1 is not 0.01.
         score = 0.5 - abs(weights["lambda1"] - 0.01)
         best = 0.1 if weights["lambda1"] == 0.01 else 1.0
         return {"mean_class_accuracy": score - 0.1 * abs(weights["gamma"] - best) - 0.2 * weights["eta"]}
@@ -40,8 +40,8 @@ def made_up(monkeypatch):
 
 
 def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(scenes, made_up, tmp_path):
-    found = search_settings(*scenes, tmp_path, settings=SETTINGS, n_folds=2)
-    assert found.chosen == {
+    result = search_settings(*scenes, tmp_path, settings=SETTINGS, n_folds=2)
+    assert result.chosen == {
         "layers.bank.xi": 0.0,  # all equal: the first
         "layers.bank.lambda1": 0.01,
         "layers.bank.gamma": 0.1,
@@ -54,16 +54,16 @@ def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(s
     fixed = dict.fromkeys(GRIDS, 0.0)
     for name, values in GRIDS.items():
         expected += [{**fixed, name: value} for value in values]
-        fixed[name] = found.chosen[f"layers.bank.{name}"]
+        fixed[name] = result.chosen[f"layers.bank.{name}"]
     unique = [one for place, one in enumerate(expected) if one not in expected[:place]]
-    assert tried == unique  # what was tried already is not tried again
-    assert [(one.parameter, one.value) for one in found.candidates] == [
+    assert tried == unique  # equal settings are not tried twice
+    assert [(one.parameter, one.value) for one in result.candidates] == [
         (name, value) for name, values in GRIDS.items() for value in values
     ]
-    assert found.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
+    assert result.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
 
 
-def test_every_fold_is_evaluated_as_asked(scenes, tmp_path, monkeypatch):
+def test_every_fold_is_evaluated_with_the_given_settings(scenes, tmp_path, monkeypatch):
     asked = []
 
     def evaluate(evaluation, images, labels, split, console):
@@ -81,7 +81,7 @@ def test_every_fold_is_evaluated_as_asked(scenes, tmp_path, monkeypatch):
     ]
 
 
-def test_candidates_are_judged_by_the_mean_of_their_folds():
+def test_the_score_of_a_candidate_is_the_mean_of_its_folds():
     assert Candidate("eta", 0.1, {}, (50.0, 70.0, 45.0)).mean == 55
 
 
@@ -132,7 +132,7 @@ def test_folds_need_images_of_every_class(n_folds):
 def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp_path):
     images, labels = scenes
     reported = []
-    found = search_settings(
+    result = search_settings(
         images,
         labels,
         tmp_path,
@@ -142,18 +142,18 @@ def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp
         device="cpu",
         report=reported.append,
     )
-    assert reported == list(found.candidates)
-    assert len(found.candidates) == 4
-    candidate = found.candidates[-1]
-    for fold, score in zip(training_folds(labels, 2, seed=0), candidate.scores):
+    assert reported == list(result.candidates)
+    assert len(result.candidates) == 4
+    candidate = result.candidates[-1]
+    for fold, score in zip(training_folds(labels, 2, seed=0), candidate.scores, strict=True):
         model = SceneClassifier("quick", changes=candidate.changes, device="cpu", random_state=0)
         model.fit(images.subset(fold.train), [labels[index] for index in fold.train])
         predicted = model.predict(images.subset(fold.test))
         true = np.array([labels[index] for index in fold.test])
         each = [np.mean(predicted[true == name] == name) for name in np.unique(true)]
         assert score == pytest.approx(100 * np.mean(each))
-    best = max((one for one in found.candidates if one.parameter == "gamma"), key=lambda one: one.mean)
-    assert found.chosen["layers.bank.gamma"] == best.value
+    best = max((one for one in result.candidates if one.parameter == "gamma"), key=lambda one: one.mean)
+    assert result.chosen["layers.bank.gamma"] == best.value
 
 
 def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, t
         "device": "cpu",
     }
     search_settings(images, labels, tmp_path, **options)
-    assert computed.count("sift.words") == 2  # one a fold
+    assert computed.count("sift.words") == 2  # one per fold
     assert computed.count("layer1.bank") == 4
     left = {path.name.partition(".")[0] for path in tmp_path.glob("fold*.stages/*")}
     assert left == {"sift"}

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from ddsfl.images import image_list as module
-from ddsfl.images.image_list import ImageList, UnreadableImage, batches, decode
+from ddsfl.images.image_list import ImageList, UnreadableImage, decode
 from tests.support.pictures import bad_files, picture
 
 
@@ -69,49 +69,6 @@ def test_an_image_list_survives_pickling_without_its_pictures():
     images.read_all()
     assert len(pickle.dumps(images)) < 150_000  # the source has 120,000 bytes; no decoded copy
     assert torch.equal(pickle.loads(pickle.dumps(images))[1], images[1])
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 20])
-def test_batches_keep_order(size):
-    arrays = [np.full((16, 16 + index), index, np.uint8) for index in range(11)]
-    tensors = [decode(array) for array in arrays]
-    for images in (ImageList(arrays), tensors, tuple(tensors)):
-        lists = list(batches(images, size))
-        assert [len(batch) for batch in lists] == [min(size, 11 - start) for start in range(0, 11, size)]
-        flat = [image for batch in lists for image in batch]
-        assert all(torch.equal(a, b) for a, b in zip(flat, tensors))
-    assert list(batches(ImageList([]), size)) == []
-
-
-def test_batches_raise_what_goes_wrong_in_the_background_and_leave_no_threads():
-    images = ImageList([*[picture()] * 5, "missing.png", *[picture()] * 5])
-    iterator = batches(images, 2)
-    assert [len(next(iterator)), len(next(iterator))] == [2, 2]
-    with pytest.raises(UnreadableImage, match=r"missing\.png"):
-        next(iterator)
-    with pytest.raises(ValueError, match="size=0"):
-        next(batches(images, 0))
-    stopped = batches(images, 2)
-    next(stopped)
-    stopped.close()  # as an interruption in the caller does
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read")]
-
-
-def test_batches_decode_no_more_than_two_batches_ahead():
-    asked = []
-
-    class Lazy(ImageList):
-        def __init__(self):
-            super().__init__([picture()] * 200)
-
-        def __getitem__(self, index):
-            asked.append(index)
-            return super().__getitem__(index)
-
-    iterator = batches(Lazy(), 8)
-    next(iterator)
-    iterator.close()
-    assert max(asked) < 16
 
 
 def test_ctrl_c_while_reading_ends_the_reading(monkeypatch):

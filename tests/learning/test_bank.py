@@ -236,7 +236,7 @@ def test_wrong_types_and_widths() -> None:
     with pytest.raises(TypeError, match=r"rounds=1.5"):
         make(rounds=1.5).fit(X)
     bank = make().fit(X)
-    with pytest.raises(ValueError, match="expecting 7 features"):
+    with pytest.raises(ValueError, match="expected at least 1 row of 7 finite numbers"):
         bank.transform(torch.zeros(2, 6))
 
 

@@ -10,7 +10,7 @@ from ddsfl.compute.rows import Responses, rectified
 from ddsfl.learning.forward import ForwardPass, average_pool
 from ddsfl.learning.layer import spanned_field
 from ddsfl.learning.stack import FilterStack
-from ddsfl.patches.geometry import make_batch, scaled_shapes
+from ddsfl.patches.geometry import Batch, scaled_shapes
 from tests.oracles import forward as oracle
 from tests.support.stacks import LAYERS, random_stack
 
@@ -27,7 +27,7 @@ def oracle_parts(learned):
 def test_first_layer_is_a_loop_over_patches():
     stack = random_stack()
     image = noise((40, 31))
-    forward = ForwardPass(stack.layers, stack.learned_, make_batch([image]))
+    forward = ForwardPass(stack.layers, stack.learned_, Batch.of([image]))
     responses = forward.responses(0, 3)
     pixels = image[0].double().numpy() / 255
     for row, column in [(0, 0), (8, 5), (3, 2)]:
@@ -38,7 +38,7 @@ def test_first_layer_is_a_loop_over_patches():
 def test_upper_layers_are_loops_over_responses():
     stack = random_stack()
     image = noise((84, 80))
-    forward = ForwardPass(stack.layers, stack.learned_, make_batch([image]))
+    forward = ForwardPass(stack.layers, stack.learned_, Batch.of([image]))
     pixels = image[0].double().numpy() / 255
     parts = [oracle_parts(learned) for learned in stack.learned_]
     first = {
@@ -171,14 +171,14 @@ def test_rectify_keeps_what_stands_above_the_mean():
 
 def test_a_grid_that_does_not_divide_the_step_is_refused():
     stack = random_stack()
-    forward = ForwardPass(stack.layers, stack.learned_, make_batch([noise((70, 70))]))
+    forward = ForwardPass(stack.layers, stack.learned_, Batch.of([noise((70, 70))]))
     with pytest.raises(ValueError, match="stride=5 of layer 2 must be a multiple of its grid=2"):
         forward.responses(1, 5)
 
 
 def test_inputs_at_corners_are_those_of_the_dense_pass():
     stack = random_stack()
-    batch = make_batch([noise((70, 75), 4), noise((64, 80), 5)])
+    batch = Batch.of([noise((70, 75), 4), noise((64, 80), 5)])
     forward = ForwardPass(stack.layers, stack.learned_, batch)
     images, corners = torch.tensor([0, 1, 1]), torch.tensor([[6, 12], [0, 0], [24, 36]])
     for layer in (1, 2):
@@ -192,7 +192,7 @@ def test_inputs_at_corners_are_those_of_the_dense_pass():
 
 def test_neighbours_at_the_patch_itself_are_the_patch():
     stack = random_stack()
-    forward = ForwardPass(stack.layers, [], make_batch([noise((40, 40))]))
+    forward = ForwardPass(stack.layers, [], Batch.of([noise((40, 40))]))
     images, corners = torch.tensor([0, 0]), torch.tensor([[3, 5], [24, 24]])
     torch.testing.assert_close(
         forward.neighbours_at(images, corners.float(), torch.tensor([16.0, 16.0])),

@@ -13,7 +13,7 @@ from ddsfl.learning.inputs import InputDrawer
 from ddsfl.learning.layer import Layer
 from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
 from ddsfl.learning.stack import FilterStack
-from ddsfl.patches.geometry import make_batch
+from ddsfl.patches.geometry import Batch
 from ddsfl.patches.normalise import contrast_normalise
 from tests.support.tiny import tiny_scenes
 
@@ -182,7 +182,7 @@ def test_a_last_layer_without_filters_describes_by_pooled_responses():
     assert (layer1.vectors.shape[1], pooled.vectors.shape[1]) == (8, 32)
     [alone] = learned.describe(images[:2], outputs=[1])
     assert torch.equal(alone.vectors, pooled.vectors)
-    forward = ForwardPass(learned.layers, learned.learned_, make_batch(images[:1]))
+    forward = ForwardPass(learned.layers, learned.learned_, Batch.of(images[:1]))
     raw = forward.inputs_at(1, torch.tensor([0]), torch.tensor([[6, 12]]))
     at = (pooled.images == 0) & (pooled.positions == torch.tensor([6 + 16.0, 12 + 16.0])).all(dim=1)
     torch.testing.assert_close(pooled.vectors[at][:1], raw)

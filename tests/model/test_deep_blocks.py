@@ -14,33 +14,12 @@ from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.settings import NAMED, Settings
 from ddsfl.report.inspection import describe_model, draw_model
-from tests.support.tiny import TINY, tiny_scenes
+from tests.support.models import FUSED, IMAGES, LABELS, SIFT, SOURCES, model_of
+from tests.support.tiny import TINY
 
-IMAGES, LABELS = tiny_scenes()
-WORDS = {"method": "llc", "n_words": 10, "max_iter": 3}
-LEVELS = [[1, 1], [2, 2]]
-FISHER = {"method": "fisher", "n_gaussians": 2, "n_components": 4, "max_iter": 3}
-SOURCES = {"sift": {"method": "sift", "step": 8, "n_scales": 2}}
-SIFT = {"name": "edges", "source": "sift", "coding": WORDS, "levels": LEVELS}
 SIFT_ONLY = {"layers": [], "sources": SOURCES, "blocks": [SIFT]}
-#: Two codings of one layer, two of one descriptor, and a descriptor of whole images.
-MANY = [
-    {"name": "layer1", "coding": WORDS, "levels": LEVELS},
-    {"name": "layer1 fisher", "coding": FISHER, "levels": [[1, 1]], "weight": "cv"},
-    {**SIFT, "weight": 0.5},
-    {**SIFT, "name": "corners", "coding": {**FISHER}, "weight": "cv"},
-    {"name": "census", "source": "centrist", "coding": None, "power": 0.5},
-]
+#: Lengths of the vectors of the blocks of FUSED.
 WIDTHS = [50, 16, 50, 5 * 16, 31 * 42]
-FUSED = {
-    **{path: value for path, value in TINY.items() if not path.startswith("blocks")},
-    "sources": SOURCES,
-    "blocks": MANY,
-}
-
-
-def model_of(changes, **options):
-    return SceneClassifier(**{"changes": changes, "device": "cpu", "random_state": 0, **options})
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +32,7 @@ def loaded_copy(model, folder, **options):
     return SceneClassifier.load(folder / "m.safetensors", device="cpu", **options)
 
 
-def test_hand_made_descriptors_alone_make_a_classifier(tmp_path):
+def test_hand_crafted_descriptors_suffice_for_a_classifier(tmp_path):
     model = model_of(SIFT_ONLY).fit(IMAGES, LABELS)
     assert model.score(IMAGES, LABELS) > 0.9
     assert list(model.seconds_) == ["edges.words", "edges.vectors1", "classifier"]
@@ -77,7 +56,7 @@ def test_each_local_descriptor_may_be_named_by_its_method(method):
     assert np.isfinite(model.decision_function([tiny])).all()
 
 
-def test_each_block_has_its_weight_as_length_and_its_place(fused):
+def test_each_block_has_its_weight_as_length_and_its_position(fused):
     widths = WIDTHS
     vectors = fused.transform(IMAGES)
     assert vectors.shape == (12, sum(widths))
@@ -93,7 +72,7 @@ def test_each_block_has_its_weight_as_length_and_its_place(fused):
 
 
 def test_the_fit_is_that_of_an_svm_on_the_joined_vectors(fused):
-    """The joined matrix is never built while fitting; what comes out is the same."""
+    """Fitting never builds the joined matrix; the result is the same."""
     joined = clone(fused.classifier_).fit(fused.transform(IMAGES), np.searchsorted(fused.classes_, LABELS))
     assert joined.C_ == fused.classifier_.C_
     np.testing.assert_allclose(fused.classifier_.coef_, joined.coef_, atol=1e-4)
@@ -151,8 +130,8 @@ def test_files_of_the_first_format_still_load(tmp_path, monkeypatch):
     assert old.stack_.objective_terms_ == model.stack_.objective_terms_
 
 
-def test_a_file_of_version_0_1_0_gives_the_scores_that_it_gave_then():
-    """Saved at 1f98eb8, in format 2, by preset quick in small; the scores are those of that commit."""
+def test_a_file_of_version_0_1_0_gives_the_same_scores_as_then():
+    """Saved at 1f98eb8, in format 2, with a small preset quick; the scores are those of that commit."""
     model = SceneClassifier.load(Path(__file__).parent / "saved-by-0.1.0.safetensors", device="cpu")
     images, _ = make_scenes(n_per_class=6, random_state=5)
     expected = [

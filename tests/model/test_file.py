@@ -27,16 +27,16 @@ def test_what_is_written_is_read(tmp_path, tensors):
     path = tmp_path / "Modell ä.safetensors"
     header = {"classes": ["Küche", "厨房"], "seed": 3, "settings": {"gamma": 0.5, "layers": [1, 2]}}
     write_model(path, tensors, header)
-    found, found_header = read_model(path)
-    assert found.keys() == tensors.keys()
+    arrays, read = read_model(path)
+    assert arrays.keys() == tensors.keys()
     for name, array in tensors.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
-        assert found[name].shape == array.shape
-    assert header.items() <= found_header.items()
-    assert found_header["format_version"] == FORMAT_VERSION
-    assert {"python", "torch", "numpy"} <= found_header["libraries"].keys()
-    assert read_header(str(path)) == found_header
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+        assert arrays[name].shape == array.shape
+    assert header.items() <= read.items()
+    assert read["format_version"] == FORMAT_VERSION
+    assert {"python", "torch", "numpy"} <= read["libraries"].keys()
+    assert read_header(str(path)) == read
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -49,13 +49,13 @@ def test_the_same_model_gives_the_same_bytes(tmp_path, tensors):
 def test_a_file_cut_anywhere_is_refused(tmp_path, tensors):
     path = tmp_path / "m"
     write_model(path, tensors, {})
-    whole = path.read_bytes()
-    for length in (20, 200, len(whole) - 1, len(whole) - 40):
-        path.write_bytes(whole[:length])
+    complete = path.read_bytes()
+    for length in (20, 200, len(complete) - 1, len(complete) - 40):
+        path.write_bytes(complete[:length])
         with pytest.raises(ModelFileError, match="is cut off"):
             read_model(path)
     for length in (0, 3, 8):
-        path.write_bytes(whole[:length])
+        path.write_bytes(complete[:length])
         with pytest.raises(ModelFileError, match="not a ddsfl model"):
             read_model(path)
 
@@ -63,9 +63,9 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, tensors):
 def test_a_damaged_header_is_refused(tmp_path, tensors):
     path = tmp_path / "m"
     write_model(path, tensors, {})
-    whole = bytearray(path.read_bytes())
-    whole[9] = ord("}")
-    path.write_bytes(whole)
+    complete = bytearray(path.read_bytes())
+    complete[9] = ord("}")
+    path.write_bytes(complete)
     with pytest.raises(ModelFileError, match="is damaged"):
         read_model(path)
 
@@ -86,14 +86,14 @@ class Trap:
 def test_foreign_files_are_refused_and_never_executed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pickle").write_bytes(pickle.dumps(Trap()))
-    (tmp_path / "text").write_text("just a text that is longer than eight bytes")
+    (tmp_path / "text").write_text("a text that is longer than eight bytes")
     for name in ("pickle", "text"):
-        with pytest.raises(ModelFileError, match="not a ddsfl model: it is no safetensors file"):
+        with pytest.raises(ModelFileError, match="not a ddsfl model: it is not a safetensors file"):
             read_model(tmp_path / name)
     assert not (tmp_path / "trapped").exists()
     for metadata in (None, {"format": "pt"}, {"ddsfl": "{}"}):
         save_file({"w": np.zeros(3)}, tmp_path / "other", metadata=metadata)
-        with pytest.raises(ModelFileError, match="is a safetensors file, but no ddsfl model"):
+        with pytest.raises(ModelFileError, match="is a safetensors file, but not a ddsfl model"):
             read_model(tmp_path / "other")
     save_file({"w": np.zeros(3)}, tmp_path / "other", metadata={"ddsfl": "[1]"})
     with pytest.raises(ModelFileError, match="is damaged"):
@@ -141,6 +141,6 @@ def test_a_full_disk_keeps_the_older_file(tmp_path, monkeypatch, call):
         with pytest.raises(ModelFileError, match="no space left on device; nothing there was changed"):
             write_model(path, {"w": np.ones(3)}, {"seed": 2})
     assert os.listdir(tmp_path) == ["m"]
-    found, header = read_model(path)
+    arrays, header = read_model(path)
     assert header["seed"] == 1
-    np.testing.assert_array_equal(found["w"], np.zeros(3))
+    np.testing.assert_array_equal(arrays["w"], np.zeros(3))

@@ -1,4 +1,4 @@
-"""Stages of a fit: continued after an interruption, shared by other settings, and nothing else."""
+"""Stages of a fit: resumed after an interruption and shared with other settings."""
 
 import shutil
 
@@ -8,7 +8,7 @@ import torch
 
 from ddsfl.classify.fusion import WeightChoice
 from ddsfl.encoder.encoder import Encoder
-from tests.model.test_deep_blocks import FUSED, IMAGES, LABELS, MANY, model_of
+from tests.support.models import FUSED, IMAGES, LABELS, MANY, model_of
 from tests.support.tiny import TINY
 
 
@@ -21,17 +21,17 @@ def fused():
 def stored(tmp_path_factory):
     """A folder with the stages of the tiny model."""
     folder = tmp_path_factory.mktemp("stages")
-    found_by(TINY, folder)
+    fit_in(TINY, folder)
     return folder
 
 
-def test_it_continues_after_an_interruption_at_every_stage(fused, tmp_path):
+def test_it_resumes_after_an_interruption_at_every_stage(fused, tmp_path):
     names = list(fused.seconds_)
     assert names[-2:] == ["weights", "classifier"]
     stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", "weights", "classifier"]
     folder = tmp_path / "stages"
     expected = fused.decision_function(IMAGES)
-    for last, stop_at in zip([names[0], *stops], stops):  # each goes on where the one before it stopped
+    for last, stop_at in zip([names[0], *stops], stops):  # each resumes where the previous one stopped
 
         def interrupt(name, found, last=last, stop_at=stop_at):
             assert found == (name in names[: names.index(last)])
@@ -44,22 +44,22 @@ def test_it_continues_after_an_interruption_at_every_stage(fused, tmp_path):
     np.testing.assert_array_equal(resumed.decision_function(IMAGES), expected)
 
 
-def found_by(changes, folder, **options):
-    """Fit with checkpoints and return the model and which stages were found there."""
-    found = {}
-    model = model_of(changes, **options).fit(IMAGES, LABELS, checkpoints=folder, report=found.__setitem__)
-    return model, found
+def fit_in(changes, folder, **options):
+    """Fit with checkpoints; return the model and whether each stage was reused."""
+    reused = {}
+    model = model_of(changes, **options).fit(IMAGES, LABELS, checkpoints=folder, report=reused.__setitem__)
+    return model, reused
 
 
 def test_other_settings_share_what_they_have_in_common(fused, tmp_path):
-    found_by(FUSED, tmp_path)
+    fit_in(FUSED, tmp_path)
     fewer = {**FUSED, "blocks": [MANY[3], {**MANY[0], "weight": 2.0}]}  # another order and another weight
-    shared, found = found_by(fewer, tmp_path)
-    assert [name for name, was in found.items() if not was] == ["weights", "classifier"]
+    shared, reused = fit_in(fewer, tmp_path)
+    assert [name for name, was in reused.items() if not was] == ["weights", "classifier"]
     alone = model_of(fewer).fit(IMAGES, LABELS)
     np.testing.assert_array_equal(shared.decision_function(IMAGES), alone.decision_function(IMAGES))
-    again, found = found_by(FUSED, tmp_path)  # the first one's stages are still there
-    assert all(found.values())
+    again, reused = fit_in(FUSED, tmp_path)  # the first one's stages are still there
+    assert all(reused.values())
     np.testing.assert_array_equal(again.decision_function(IMAGES), fused.decision_function(IMAGES))
 
 
@@ -77,21 +77,23 @@ def test_other_settings_share_what_they_have_in_common(fused, tmp_path):
         ({"blocks.0.weight": 3.0}, set()),
     ],
 )
-def test_a_change_costs_only_what_depends_on_it(changes, lost, tmp_path, stored):
+def test_a_change_repeats_only_the_stages_that_depend_on_it(changes, lost, tmp_path, stored):
     shutil.copytree(stored, tmp_path / "stages")
     expected = model_of({**TINY, **changes}).fit(IMAGES, LABELS)
-    other, found = found_by({**TINY, **changes}, tmp_path / "stages")
-    missed = {name for name, was in found.items() if not was} - {"classifier"}
-    assert missed == {name for name in found if name in lost or name.partition(".")[0] in lost}
+    other, reused = fit_in({**TINY, **changes}, tmp_path / "stages")
+    repeated = {name for name, was in reused.items() if not was} - {"classifier"}
+    layers = {part for part in lost if "." not in part}
+    assert repeated == {name for name in reused if name.partition(".")[0] in layers} | (lost - layers)
+    assert layers <= {name.partition(".")[0] for name in repeated}
     np.testing.assert_array_equal(other.decision_function(IMAGES), expected.decision_function(IMAGES))
 
 
-def test_labels_matter_to_layers_but_not_to_edges(tmp_path):
-    found_by({**FUSED, "blocks": MANY[:1] + MANY[2:3]}, tmp_path)
-    found = {}
+def test_layers_depend_on_labels_but_edges_do_not(tmp_path):
+    fit_in({**FUSED, "blocks": MANY[:1] + MANY[2:3]}, tmp_path)
+    reused = {}
     model = model_of({**FUSED, "blocks": MANY[:1] + MANY[2:3]})
-    model.fit(IMAGES, LABELS[::-1], checkpoints=tmp_path, report=found.__setitem__)
-    assert {name for name, was in found.items() if was} == {"edges.words", "edges.vectors1"}
+    model.fit(IMAGES, LABELS[::-1], checkpoints=tmp_path, report=reused.__setitem__)
+    assert {name for name, was in reused.items() if was} == {"edges.words", "edges.vectors1"}
 
 
 def test_parts_of_the_images_are_stored_one_by_one(fused, tmp_path, monkeypatch):
@@ -107,49 +109,49 @@ def test_parts_of_the_images_are_stored_one_by_one(fused, tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         model_of({**changes, "layers": []}).fit(IMAGES, LABELS, checkpoints=tmp_path, report=stop)
     model = model_of({**changes, "layers": []})
-    found = {}
+    reused = {}
     model.fit(
         IMAGES,
         LABELS,
         checkpoints=tmp_path,
-        report=found.__setitem__,
+        report=reused.__setitem__,
         progress=lambda done, total: steps.append((done, total)),
     )
-    assert [name for name, was in found.items() if name.startswith("edges.v")] == [
+    assert [name for name, was in reused.items() if name.startswith("edges.v")] == [
         f"edges.vectors{number}" for number in (1, 2, 3)
     ]
-    assert found["edges.vectors2"]
-    assert not found["corners.vectors2"]
+    assert reused["edges.vectors2"]
+    assert not reused["corners.vectors2"]
     assert steps[-1] == (12, 12)
     monkeypatch.undo()
-    whole = model_of({**changes, "layers": []}).fit(IMAGES, LABELS)
-    np.testing.assert_allclose(model.decision_function(IMAGES), whole.decision_function(IMAGES), atol=1e-4)
+    at_once = model_of({**changes, "layers": []}).fit(IMAGES, LABELS)
+    np.testing.assert_allclose(model.decision_function(IMAGES), at_once.decision_function(IMAGES), atol=1e-4)
 
 
-def test_vectors_not_found_are_encoded_in_one_pass(tmp_path, monkeypatch):
+def test_missing_vectors_are_encoded_in_one_pass(tmp_path, monkeypatch):
     passes, original = [], Encoder.encode_all
     monkeypatch.setattr(
         Encoder, "encode_all", lambda encoder, *given: passes.append(encoder) or original(encoder, *given)
     )
-    found_by({**FUSED, "layers": [], "blocks": MANY[2:4]}, tmp_path)
+    fit_in({**FUSED, "layers": [], "blocks": MANY[2:4]}, tmp_path)
     assert [[block.name for block in encoder.blocks] for encoder in passes] == [["edges", "corners"]]
-    found_by({**FUSED, "layers": [], "blocks": MANY[2:]}, tmp_path)
+    fit_in({**FUSED, "layers": [], "blocks": MANY[2:]}, tmp_path)
     assert [block.name for block in passes[-1].blocks] == ["census"]
 
 
-def test_vectors_go_where_their_images_are_whatever_the_batches(fused, monkeypatch):
+def test_vectors_are_in_the_order_of_the_images_whatever_the_batches(fused, monkeypatch):
     shapes = [(64, 64), (40, 64), (64, 64), (64, 40), (40, 64)]
     images = [torch.from_numpy(image[:h, :w].copy())[None] for image, (h, w) in zip(IMAGES, shapes)]
     coded = list(zip(fused.settings_.blocks, fused.codings_))
     encoder = Encoder(fused.sources_, coded, torch.device("cpu"))
     monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 2 * 64 * 64})
-    found = encoder.encode_all(images)
+    vectors = encoder.encode_all(images)
     for number, image in enumerate(images):
         for name, expected in encoder.encode_batch([image]).items():
-            np.testing.assert_allclose(found[name][number], expected[0], atol=1e-4)
+            np.testing.assert_allclose(vectors[name][number], expected[0], atol=1e-4)
 
 
-def test_weights_are_chosen_as_the_classifier_is(monkeypatch):
+def test_weights_are_chosen_with_the_parameters_of_the_classifier(monkeypatch):
     asked = {}
     monkeypatch.setattr(
         "ddsfl.model.fit.choose_weights",

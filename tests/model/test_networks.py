@@ -1,4 +1,4 @@
-"""Deep blocks: vectors of networks, tables and functions beside the others, and where their files are."""
+"""Deep blocks: vectors of networks, tables and functions, joined with other blocks, and their files."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,9 @@ from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_header
 from ddsfl.model.fit import Fit
 from ddsfl.report.inspection import describe_model
-from tests.descriptors.test_network import WEIGHTS, tiny_network
-from tests.model.test_deep_blocks import SIFT, SOURCES, model_of
-from tests.support.tiny import tiny_scenes, write_scenes
-
-IMAGES, LABELS = tiny_scenes()
+from tests.support.models import IMAGES, LABELS, SIFT, SOURCES, model_of
+from tests.support.networks import WEIGHTS, tiny_network
+from tests.support.tiny import write_scenes
 
 
 def with_deep(parameters, **block):
@@ -34,7 +32,7 @@ def network(tmp_path):
     return tiny_network(tmp_path / "nets" / "tiny.onnx")
 
 
-def test_vectors_of_a_network_stand_beside_the_others(network, tmp_path, monkeypatch):
+def test_vectors_of_a_network_are_joined_with_the_others(network, tmp_path, monkeypatch):
     monkeypatch.setattr("ddsfl.patches.batches.BATCH_PIXELS", {"cpu": 3 * 64 * 64})
     stages = {}
     changes = with_deep({"method": "onnx", "path": str(network)}, weight="cv")
@@ -76,12 +74,12 @@ def test_a_model_file_names_its_network_and_does_not_hold_it(network, tmp_path):
     )
     moved = network.rename(tmp_path / "elsewhere.onnx")
     lost = SceneClassifier.load(tmp_path / "m", device="cpu")
-    assert fingerprint[:12] in str(list(describe_model(lost)[1].columns[1].cells)[1])  # can be looked at
-    said = rf"source 'deep' needs the network tiny.onnx \({fingerprint}\), but there is no file {network}"
-    with pytest.raises(ModelFileError, match=said):
+    assert fingerprint[:12] in str(list(describe_model(lost)[1].columns[1].cells)[1])  # can be inspected
+    message = rf"source 'deep' needs the network tiny.onnx \({fingerprint}\), but there is no file {network}"
+    with pytest.raises(ModelFileError, match=message):
         lost.predict(IMAGES)
-    found = SceneClassifier.load(tmp_path / "m", device="cpu", sources={"deep": moved})
-    np.testing.assert_array_equal(found.decision_function(IMAGES), expected)
+    loaded = SceneClassifier.load(tmp_path / "m", device="cpu", sources={"deep": moved})
+    np.testing.assert_array_equal(loaded.decision_function(IMAGES), expected)
     other = tiny_network(tmp_path / "other.onnx", weights=WEIGHTS + 1)
     with pytest.raises(ModelFileError, match=r"needs the network tiny\.onnx .*other\.onnx is another one"):
         SceneClassifier.load(tmp_path / "m", sources={"deep": other})
@@ -102,7 +100,7 @@ def test_a_missing_network_is_named_before_any_work(tmp_path):
     assert stages == []
 
 
-def test_tables_go_by_path_and_may_be_others_for_new_images(tmp_path):
+def test_tables_list_paths_and_new_images_have_another_table(tmp_path):
     paths = write_scenes(tmp_path / "scenes")
     vectors = np.random.default_rng(0).standard_normal((len(paths), 4))
     np.savez(tmp_path / "train.npz", paths=[str(path) for path in paths], vectors=vectors)
@@ -117,15 +115,15 @@ def test_tables_go_by_path_and_may_be_others_for_new_images(tmp_path):
     np.testing.assert_allclose(loaded.transform(new)[:, 50:], expected[:2], atol=1e-5)
 
 
-def test_functions_work_but_cannot_be_saved_or_taken_for_others(tmp_path):
+def test_functions_work_but_are_neither_saved_nor_reused(tmp_path):
     parameters = {"method": "callable", "function": mean_colour, "input_size": 8}
-    found = {}
+    stored = {}
     for _ in range(2):
         model = model_of(with_deep(parameters, power=1.0))
-        model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=found.__setitem__)
-    assert not found["net.vectors1"]
-    assert not found["classifier"]
-    assert found["edges.vectors1"]
+        model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stored.__setitem__)
+    assert not stored["net.vectors1"]
+    assert not stored["classifier"]
+    assert stored["edges.vectors1"]
     gray = model.transform(IMAGES)[:, 50:]
     np.testing.assert_allclose(gray, np.full_like(gray, 1 / 3**0.5), atol=1e-4)
     with pytest.raises(ModelFileError, match="source 'deep' is a Python function, which no model file can"):
@@ -133,7 +131,7 @@ def test_functions_work_but_cannot_be_saved_or_taken_for_others(tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_deep_blocks_alone_ask_for_no_other_pixels(monkeypatch):
+def test_deep_blocks_alone_need_no_other_pixels(monkeypatch):
     changes = with_deep({"method": "callable", "function": mean_colour, "input_size": 8})
     colours = np.random.default_rng(0).integers(0, 60, (12, 20, 20, 3), dtype=np.uint8)
     for number, image in enumerate(colours):

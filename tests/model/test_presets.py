@@ -1,4 +1,4 @@
-"""Settings: changed by path, written and read, and the paper's constants where they belong."""
+"""Settings: changed by path, written and read; and the paper's constants in the presets."""
 
 import json
 
@@ -38,7 +38,7 @@ def test_changes_by_path():
     assert preset("paper").layers[1].step == 6
 
 
-def test_parameters_not_yet_set_may_be_named():
+def test_parameters_may_be_set_for_the_first_time():
     assert preset("quick").change({"layers.bank.xi": 0.1}).layers[0].bank["xi"] == 0.1
     assert (
         preset("quick").change({"classifier.class_weight": "balanced"}).classifier["class_weight"]
@@ -61,7 +61,7 @@ def test_wrong_paths_are_named(path, message):
         preset("quick").change({path: 1})
 
 
-def test_another_method_forgets_the_parameters_it_does_not_have():
+def test_changing_the_method_removes_parameters_that_it_does_not_have():
     changed = preset("quick").change({"layers.exemplars.method": "svm", "blocks.coding.method": "vq"})
     assert changed.layers[0].exemplars == {"method": "svm"}
     assert changed.blocks[0].coding == {"method": "vq", "n_words": 1500, "max_iter": 15}
@@ -122,7 +122,7 @@ def test_a_grid_must_be_a_multiple_of_the_one_below():
         preset("paper").change({"layers.2.grid": 3})
 
 
-def test_best_is_complete_and_a_layer_without_bank_keeps_out_of_changes():
+def test_a_layer_without_a_bank_ignores_changes_of_banks():
     best = preset("best")
     assert [block.name for block in best.blocks] == ["pooled1", "sift"]
     changed = best.change({"layers.bank.n_filters": 16})

@@ -1,4 +1,4 @@
-"""The VOC development kit's evaluation of classification, written as its loops, on files as it reads them."""
+"""The VOC development kit's evaluation of classification: its loops, on the files that it reads."""
 
 import os
 
@@ -35,10 +35,10 @@ def voc_evaluate(truth_file, result_file):
 
 
 def write_voc(root, truth, classes, subsets, images=True):
-    """Write a small tree in the layout of VOC; ``subsets`` maps names to ids, ``truth`` ids to labels."""
-    lists, pictures = root / "ImageSets" / "Main", root / "JPEGImages"
+    """Write a small folder in the layout of VOC; ``subsets`` maps names to ids, ``truth`` ids to labels."""
+    lists, photos = root / "ImageSets" / "Main", root / "JPEGImages"
     os.makedirs(lists)
-    os.makedirs(pictures)
+    os.makedirs(photos)
     for subset, ids in subsets.items():
         (lists / f"{subset}.txt").write_text("".join(f"{key}\n" for key in ids))
         for column, name in enumerate(classes):
@@ -46,4 +46,4 @@ def write_voc(root, truth, classes, subsets, images=True):
                 lines = [f"{key} {truth[key][column]:2d}\n" for key in ids]
                 (lists / f"{name}_{subset}.txt").write_text("".join(lines))
         for key in ids if images else ():
-            (pictures / f"{key}.jpg").write_bytes(b"x")
+            (photos / f"{key}.jpg").write_bytes(b"x")

@@ -1,9 +1,13 @@
+import threading
+
+import numpy as np
 import pytest
 import torch
 
-from ddsfl.images.image_list import ImageList
+from ddsfl.images.image_list import ImageList, UnreadableImage, decode
 from ddsfl.patches import batches
-from ddsfl.patches.batches import batches_of_like_shape, image_batches
+from ddsfl.patches.batches import batches_of_like_shape, image_batches, read_ahead
+from tests.support.pictures import picture
 
 SHAPES = [(20, 31), (17, 40), (20, 31), (50, 16), (17, 40), (20, 30), (90, 80), (17, 41), (20, 31)]
 
@@ -76,3 +80,46 @@ def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
 
 def test_no_images_give_no_batches():
     assert list(image_batches([], torch.device("cpu"), lambda *_: pytest.fail("nothing was done"))) == []
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 20])
+def test_reading_ahead_keep_order(size):
+    arrays = [np.full((16, 16 + index), index, np.uint8) for index in range(11)]
+    tensors = [decode(array) for array in arrays]
+    for images in (ImageList(arrays), tensors, tuple(tensors)):
+        lists = list(read_ahead(images, size))
+        assert [len(batch) for batch in lists] == [min(size, 11 - start) for start in range(0, 11, size)]
+        flat = [image for batch in lists for image in batch]
+        assert all(torch.equal(a, b) for a, b in zip(flat, tensors))
+    assert list(read_ahead(ImageList([]), size)) == []
+
+
+def test_reading_ahead_raise_what_goes_wrong_in_the_background_and_leave_no_threads():
+    images = ImageList([*[picture()] * 5, "missing.png", *[picture()] * 5])
+    iterator = read_ahead(images, 2)
+    assert [len(next(iterator)), len(next(iterator))] == [2, 2]
+    with pytest.raises(UnreadableImage, match=r"missing\.png"):
+        next(iterator)
+    with pytest.raises(ValueError, match="size=0"):
+        next(read_ahead(images, 0))
+    stopped = read_ahead(images, 2)
+    next(stopped)
+    stopped.close()  # as an interruption in the caller does
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read")]
+
+
+def test_reading_ahead_decode_no_more_than_two_batches_ahead():
+    asked = []
+
+    class Lazy(ImageList):
+        def __init__(self):
+            super().__init__([picture()] * 200)
+
+        def __getitem__(self, index):
+            asked.append(index)
+            return super().__getitem__(index)
+
+    iterator = read_ahead(Lazy(), 8)
+    next(iterator)
+    iterator.close()
+    assert max(asked) < 16

@@ -10,7 +10,6 @@ from ddsfl.patches.geometry import (
     centres,
     grid_cells,
     grid_counts,
-    make_batch,
     patches_at,
     patches_on_grid,
     resampled_patches,
@@ -26,7 +25,7 @@ def random_images(shapes, channels=1, seed=0):
 
 def test_batch_keeps_every_pixel_and_pads_with_zeros():
     images = random_images([(5, 7), (9, 4)], channels=3)
-    batch = make_batch(images)
+    batch = Batch.of(images)
     assert batch.shapes.tolist() == [[5, 7], [9, 4]]
     assert batch.pixels.shape == (2, 3, 9, 7)
     for pixels, image in zip(batch.pixels, images):
@@ -71,7 +70,7 @@ def test_centre_of_the_only_field_is_the_centre_of_the_image():
 
 def test_resize_agrees_with_pillow_and_ignores_the_padding():
     images = random_images([(37, 23), (20, 41)])
-    batch = make_batch(images)
+    batch = Batch.of(images)
     shapes = torch.tensor([[19, 12], [14, 29]])
     small = resize(batch, shapes)
     for pixels, image, (height, width) in zip(small.pixels, images, shapes.tolist()):
@@ -82,7 +81,7 @@ def test_resize_agrees_with_pillow_and_ignores_the_padding():
 
 
 def test_resize_to_the_same_shapes_changes_nothing():
-    batch = make_batch(random_images([(9, 8)]))
+    batch = Batch.of(random_images([(9, 8)]))
     assert resize(batch, batch.shapes).pixels is batch.pixels
 
 

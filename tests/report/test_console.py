@@ -9,14 +9,14 @@ from ddsfl.report.console import Console, describe_stage
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still until a test sets it."""
+    """A clock that changes only when a test sets it."""
     now = [100.0]
     monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
     return now
 
 
 class Bar:
-    """Stands for tqdm: keeps what it was told."""
+    """Replaces tqdm; records its arguments and updates."""
 
     made = ()
 
@@ -54,7 +54,7 @@ def bars(monkeypatch):
         ("my layer2.bank", "my layer2.bank"),
     ],
 )
-def test_stages_have_words(name, words):
+def test_stages_have_names_for_people(name, words):
     assert describe_stage(name) == words
 
 
@@ -68,7 +68,7 @@ def test_lines_go_to_standard_error(capsys):
 def test_a_stage_ends_with_its_time(capsys, clock):
     console = Console(prefix="split 2, ")
     console.stage("layer1.bank", found=False)
-    assert capsys.readouterr().err == ""  # no terminal: nothing that would be written over
+    assert capsys.readouterr().err == ""  # not a terminal: no line that is overwritten later
     clock[0] += 2.34
     console.close()
     console.close()
@@ -84,23 +84,23 @@ def test_whatever_follows_ends_the_stage_first(capsys, clock, following):
         "stage": lambda: console.stage("sift.vectors1", found=True),
         "begin": lambda: console.begin("reading"),
         "say": lambda: console.say("Done."),
-        "warn": lambda: console.warn(["a.jpg is no picture"]),
+        "warn": lambda: console.warn(["a.jpg is not an image"]),
     }[following]()
     lines = {
-        "stage": ["sift: vectors, part 1: found from an earlier run"],
+        "stage": ["sift: vectors, part 1: reused from an earlier run"],
         "begin": [],
         "say": ["Done."],
-        "warn": ["  - a.jpg is no picture"],
+        "warn": ["  - a.jpg is not an image"],
     }
     assert capsys.readouterr().err.splitlines() == ["classifier: 1.0 s", *lines[following]]
 
 
-def test_a_found_stage_has_no_time_and_no_bar(capsys, bars):
+def test_a_reused_stage_has_no_time_and_no_bar(capsys, bars):
     console = Console()
     console.stage("layer2.space", found=True)
     console.progress(1, 5)
     console.close()
-    assert capsys.readouterr().err == "layer 2: principal axes: found from an earlier run\n"
+    assert capsys.readouterr().err == "layer 2: principal axes: reused from an earlier run\n"
     assert bars() == []
 
 
@@ -114,7 +114,7 @@ def test_a_terminal_shows_the_stage_at_once(capsys, monkeypatch, clock):
     assert capsys.readouterr().err == "reading: 0.5 s\n"
 
 
-def test_quiet_says_problems_alone(capsys, bars):
+def test_quiet_prints_only_problems(capsys, bars):
     console = Console(quiet=True)
     console.say("Hello.")
     console.stage("layer1.bank", found=True)
@@ -133,7 +133,7 @@ def test_all_problems_are_named(capsys):
 
 
 @pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.2), (False, 30)])
-def test_progress_stands_where_it_was_told(capsys, monkeypatch, bars, terminal, seconds):
+def test_the_bar_shows_the_given_progress(capsys, monkeypatch, bars, terminal, seconds):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     console = Console(prefix="split 1, ")
     console.begin("reading")
@@ -145,12 +145,12 @@ def test_progress_stands_where_it_was_told(capsys, monkeypatch, bars, terminal, 
     assert bar.options["desc"] == "split 1, reading"
     assert bar.options["mininterval"] == seconds
     assert bar.options["file"] is sys.stderr
-    assert bar.options["leave"] is False  # the line with the time takes its place
+    assert bar.options["leave"] is False  # replaced by the line with the time
     console.close()
     assert bar.closed
 
 
-def test_a_pass_of_another_length_has_a_bar_of_its_own(bars):
+def test_a_pass_of_another_length_has_its_own_bar(bars):
     console = Console()
     console.stage("layer1.bank", found=False)
     console.progress(4, 5)
@@ -180,7 +180,7 @@ def test_the_real_bar_works(capsys):
     assert re.search(r"reading: \d+\.\d s\n$", capsys.readouterr().err)
 
 
-def test_broken_off_a_stage_has_no_time_and_its_bar_is_gone(capsys, monkeypatch, bars):
+def test_an_abandoned_stage_has_no_time_and_no_bar(capsys, monkeypatch, bars):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     console = Console()
     console.begin("reading")

@@ -10,9 +10,32 @@ from ddsfl.report import plots
 NAMES = ["forest", "Küche", "street", "coast"]
 
 
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that were saved, in order; each is also written as a PNG file."""
+    saved, save_figure = [], plots.save_figure
+
+    def keep(figure, path):
+        saved.append(figure)
+        save_figure(figure, path)
+
+    monkeypatch.setattr(plots, "save_figure", keep)
+    return saved
+
+
 def levels(path):
+    """Return the pixels of a PNG file."""
     assert Image.open(path).format == "PNG"
     return np.asarray(Image.open(path).convert("RGB"))
+
+
+def heading(axes):
+    """Return title and caption."""
+    return axes.get_title(loc="left"), axes.texts[-1].get_text()
+
+
+def texts_of(labels):
+    return [label.get_text() for label in labels]
 
 
 @pytest.mark.parametrize("shape", [(10, 5, 7), (1, 16, 16), (33, 3, 8, 8)])
@@ -22,13 +45,33 @@ def test_filters_of_any_number_and_colour(tmp_path, shape):
     assert levels(tmp_path / "f.png").std() > 20
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_filters_are_in_reading_order_on_white(tmp_path, figures, channels):
+    tiles = np.random.default_rng(0).normal(size=(6, channels, 4, 4))
+    pictures = tiles[:, 0] if channels == 1 else tiles
+    plots.draw_filters(tmp_path / "f.png", pictures, "Filters", caption="Layer 1.")
+    [axes] = figures[0].axes
+    assert heading(axes) == (
+        "Filters",
+        "6 filters of 4 x 4 pixels, each scaled to its own range; gray is zero. Layer 1.",
+    )
+    expected = np.ones((11, 21, channels))  # two rows of four, one pixel apart
+    for number, tile in enumerate(tiles):
+        row, column = 1 + 5 * (number // 4), 1 + 5 * (number % 4)
+        scaled = 0.5 + 0.5 * tile / np.abs(tile).max()
+        expected[row : row + 4, column : column + 4] = scaled.transpose(1, 2, 0)
+    [image] = axes.images
+    np.testing.assert_allclose(image.get_array(), expected[..., 0] if channels == 1 else expected)
+    assert (image.get_clim(), image.get_cmap().name) == ((0, 1), "gray")
+
+
 def test_a_filter_is_scaled_by_its_own_peak_and_zero_is_gray(tmp_path):
     flat = np.zeros((1, 8, 8))
     plots.draw_filters(tmp_path / "zero.png", flat, "")
-    found = levels(tmp_path / "zero.png")
-    assert found[found.shape[0] // 2, found.shape[1] // 2].tolist() == [128] * 3
+    pixels = levels(tmp_path / "zero.png")
+    assert pixels[pixels.shape[0] // 2, pixels.shape[1] // 2].tolist() == [128] * 3
     step = np.ones((1, 8, 8))
-    step[:, :, :4] = -0.5  # a quarter of the way up from black, however small the filter
+    step[:, :, :4] = -0.5  # a quarter of the way from black to white, whatever the scale
     for scale in (1, 1e-9):
         plots.draw_filters(tmp_path / "step.png", scale * step, "")
         row = levels(tmp_path / "step.png")[levels(tmp_path / "step.png").shape[0] // 2, :, 0]
@@ -52,30 +95,115 @@ def test_column_order_goes_from_shared_to_own_to_unused():
     assert plots._column_order(sharing).tolist() == [1, 5, 2, 3, 4, 0]
 
 
-def test_sharing_draws_odd_matrices(tmp_path):
+def test_sharing_draws_classes_filters_and_their_numbers(tmp_path, figures):
+    sharing = np.array([[0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 0]], dtype=bool)
+    plots.draw_sharing(tmp_path / "s.png", sharing, NAMES[:3], "Sharing")
+    matrix, top, side = figures[0].axes
+    assert heading(top) == (
+        "Sharing",
+        "5 of 6 filters are used: 1 by all 3 classes, 1 by some, 3 by only one.",
+    )
+    [image] = matrix.images
+    drawn, labels = image.get_array(), texts_of(matrix.get_yticklabels())
+    assert sorted(labels) == sorted(NAMES[:3])
+    rows = [NAMES.index(name) for name in labels]
+    users = [3, 2, 1, 1, 1, 0]
+    np.testing.assert_array_equal(drawn, (drawn > 0) * users)
+    # The columns are those of the input in another order.
+    columns = sharing[rows].T.tolist()
+    assert sorted((drawn > 0).T.tolist()) == sorted(columns)
+    assert image.get_clim() == (0, 3)
+    used = sharing[rows].sum(axis=1)
+    assert [bar.get_width() for bar in side.patches] == used.tolist()
+    assert [bar.get_y() + bar.get_height() / 2 for bar in side.patches] == pytest.approx([0, 1, 2])
+    assert texts_of(side.texts) == [str(number) for number in used]
+    [area] = top.collections
+    [path] = area.get_paths()
+    for column, number in enumerate(users):
+        assert path.contains_point((column, number - 0.01)) == (number > 0)
+        assert not path.contains_point((column, number + 0.01))
+    assert top.get_ylim() == (0, 3)
+
+
+def test_sharing_draws_odd_matrices(tmp_path, figures):
     rng = np.random.default_rng(0)
     for n_classes, n_filters in [(4, 30), (1, 3), (2, 1)]:
         sharing = rng.random((n_classes, n_filters)) < 0.4
         plots.draw_sharing(tmp_path / "s.png", sharing, NAMES[:n_classes], "Sharing")
         levels(tmp_path / "s.png")
+        drawn = figures[-1].axes[0].images[0].get_array()
+        assert drawn.shape == sharing.shape
+        assert (drawn > 0).sum() == sharing.sum()
     plots.draw_sharing(tmp_path / "none.png", np.zeros((4, 9), bool), NAMES, "Nothing is shared")
     plots.draw_sharing(tmp_path / "all.png", np.ones((4, 9), bool), NAMES, "All is shared")
+    captions = [heading(figure.axes[1])[1] for figure in figures[-2:]]
+    assert captions == [
+        "0 of 9 filters are used: 0 by all 4 classes, 0 by some, 0 by only one.",
+        "9 of 9 filters are used: 9 by all 4 classes, 0 by some, 0 by only one.",
+    ]
     assert not np.array_equal(levels(tmp_path / "none.png"), levels(tmp_path / "all.png"))
 
 
-def test_objective_draws_terms_of_either_sign_and_terms_switched_off(tmp_path):
-    steps = np.linspace(2, 1, 20)
-    plots.draw_objective(tmp_path / "a.png", np.stack([steps, 0 * steps], 1), ["total", "off"], "Objective")
-    plots.draw_objective(tmp_path / "b.png", np.stack([steps, -steps], 1), ["total", "gain"], "Objective")
-    plots.draw_objective(tmp_path / "c.png", np.zeros((1, 1)), ["off"], "Objective")
-    for name in "abc":
-        levels(tmp_path / f"{name}.png")
+@pytest.mark.parametrize(
+    ("values", "labels", "scale"),
+    [
+        # A term that is switched off is not drawn.
+        ({"total": [2, 1.5, 1.25], "off": [0, 0, 0]}, {"total": "total  (1.25 at the end)"}, "log"),
+        (
+            {"total": [2, 1, 0.5], "gain": [-2, -1, -0.001234]},
+            {"total": "total  (0.5 at the end)", "gain": "gain  (-0.00123 at the end)"},
+            "linear",
+        ),
+        ({"off": [0]}, {}, "linear"),
+    ],
+)
+def test_objective_draws_terms_of_either_sign_and_terms_switched_off(
+    tmp_path, figures, values, labels, scale
+):
+    plots.draw_objective(tmp_path / "o.png", np.array(list(values.values())).T, list(values), "Learning")
+    levels(tmp_path / "o.png")
+    [axes] = figures[0].axes
+    assert heading(axes) == ("Learning", "Upward jumps: neighbours and sharing were selected again.")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step of the optimiser", "value")
+    assert axes.get_yscale() == scale
+    assert [line.get_label() for line in axes.lines] == list(labels.values())
+    for line, name in zip(axes.lines, labels, strict=True):
+        assert line.get_xdata().tolist() == list(range(1, 1 + len(values[name])))
+        assert line.get_ydata().tolist() == values[name]
+    legend = axes.get_legend()
+    assert texts_of(legend.get_texts() if legend else []) == list(labels.values())
 
 
-def test_confusion_draws_classes_without_images(tmp_path):
-    confusion = np.diag([5, 3, 0, 9])
+def test_lines_of_many_terms_look_different(tmp_path, figures):
+    names = [f"term {number}" for number in range(11)]
+    plots.draw_objective(tmp_path / "o.png", np.ones((2, 11)), names, "Learning")
+    styles = {(line.get_color(), line.get_linestyle()) for line in figures[0].axes[0].lines}
+    assert len(styles) == 11
+
+
+def test_confusion_draws_percent_of_each_true_class(tmp_path, figures):
+    confusion = np.array([[3, 1, 0, 0], [0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 0, 999]])  # no image of "street"
     plots.draw_confusion(tmp_path / "c.png", confusion, NAMES, "Confusions")
     levels(tmp_path / "c.png")
+    [axes] = figures[0].axes
+    caption = "Percent of each true class; mean class accuracy 75.0 %."  # (75 + 50 + 99.9) / 3
+    assert heading(axes) == ("Confusions", caption)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "true")
+    assert texts_of(axes.get_xticklabels()) == texts_of(axes.get_yticklabels()) == NAMES
+    [image] = axes.images
+    percent = [[75, 25, 0, 0], [0, 50, 50, 0], [0, 0, 0, 0], [0, 0.1, 0, 99.9]]
+    np.testing.assert_allclose(image.get_array(), percent)
+    assert image.get_clim() == (0, 100)
+    shown = {(text.get_position()[::-1], text.get_text()): text.get_color() for text in axes.texts[:-1]}
+    assert set(shown) == {
+        ((0, 0), "75"),
+        ((0, 1), "25"),
+        ((1, 1), "50"),
+        ((1, 2), "50"),
+        ((3, 3), "100"),
+    }  # (row, column) and text; 0.1 % is too small to show
+    white = {place for place, colour in shown.items() if colour == "white"}
+    assert white == {((0, 0), "75"), ((3, 3), "100")}  # on dark cells
 
 
 @pytest.mark.parametrize(
@@ -94,7 +222,7 @@ def test_shapes_are_checked_before_anything_is_written(tmp_path, draw, arguments
     assert os.listdir(tmp_path) == []
 
 
-def test_a_full_disk_leaves_no_part_of_a_picture(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_incomplete_picture(tmp_path, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 

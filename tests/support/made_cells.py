@@ -1,16 +1,16 @@
-"""Cells written by hand, as methods would leave them."""
+"""Cells as methods write them, with made-up scores."""
 
 from ddsfl.experiments.cells import write_cell
 from ddsfl.experiments.evaluate import cell_path, settings_of_cell
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.tables import NETWORKS
 
-#: Where networks would lie; the cells keep only the names of the files.
+#: Paths of networks that need not exist; cells store only the file names.
 NETWORK_FILES = {name: f"/somewhere/{name}.onnx" for name in NETWORKS}
 
 
 def make_cell(name, score, split=1, dataset="scene15", **values):
-    """Return a cell of two classes, a and b, whose accuracies lie 0.1 around ``score``."""
+    """Return a cell of two classes, a and b, whose accuracies are 0.1 above and below ``score``."""
     return {
         "dataset": dataset,
         "method": name,

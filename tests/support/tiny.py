@@ -6,7 +6,7 @@ from PIL import Image
 
 from ddsfl.images.scenes import make_scenes
 
-#: Two layers, everything else as small as it can be.
+#: Two layers, everything else as small as possible.
 TINY = {
     "layers.bank.n_filters": 10,
     "layers.bank.max_iter": 4,

@@ -26,6 +26,7 @@ from ddsfl.classify.crossval import (
     stratified_folds,
 )
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.images.labels import Labels
@@ -213,7 +214,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def _decide(self, X: ArrayLike | Tensor) -> Tensor:
         """Return decision values (N, T)."""
         check_is_fitted(self)
-        rows = self._check(X, reset=False)
+        rows = as_matrix(self, X, reset=False)
         weights, biases = (torch.as_tensor(v).to(rows) for v in (self.coef_, self.intercept_))
         return rows @ weights.T + biases
 
@@ -223,25 +224,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         if self.C == "cv" and (len(self.Cs) == 0 or min(self.Cs) <= 0):
             raise ValueError(f"Cs={self.Cs!r}; expected numbers above 0.")
         if isinstance(X, Tensor) or isinstance(y, Labels):
-            rows, problems = self._check(X, reset=True), OneVsRest.of(y)
+            rows, problems = as_matrix(self, X, reset=True), OneVsRest.of(y)
             check_consistent_length(rows, problems.membership)
             return rows, problems
         y = as_numpy(y) if isinstance(y, Tensor) else y
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True)
         return as_tensor(X, resolve_device(self.device)), OneVsRest.of(y)
-
-    def _check(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-        """Return ``X`` as a finite matrix of the right width on the device of this estimator."""
-        if not isinstance(X, Tensor):
-            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32])
-        elif X.ndim != 2 or not (reset or X.shape[1] == self.n_features_in_):
-            width = "P" if reset else self.n_features_in_
-            raise ValueError(f"X has shape {tuple(X.shape)}; expected (N, {width}).")
-        elif not torch.isfinite(X).all():
-            raise ValueError("X contains NaN or infinity.")
-        elif reset:
-            self.n_features_in_ = X.shape[1]
-        return as_tensor(X, resolve_device(self.device))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""The commands `ddsfl datasets`: what the image sets are, fetching them, checking a folder."""
+"""The commands `ddsfl datasets`: list image sets, fetch them, check a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ app = typer.Typer(help="Image sets: list, get and check them.", no_args_is_help=
 
 @app.command("list")
 def list_sets() -> None:
-    """Show the image sets that experiments know, with their homes and licences."""
+    """Show the supported image sets, with their home pages and licences."""
     what = Column("what it is", overflow="fold")  # addresses must not be cut
     table = Table("name", "images", "classes", what, show_lines=True)
     for name, one in DATASETS.items():
@@ -37,10 +37,10 @@ def list_sets() -> None:
 @app.command()
 def get(
     name: Name,
-    to: Annotated[Path, typer.Option(help="The folder for the set.")],
+    to: Annotated[Path, typer.Option(help="Folder for the set.")],
     quiet: Quiet = False,
 ) -> None:
-    """Fetch a set, verify and unpack it, or say which file to put where.
+    """Fetch, verify and unpack a set, or print which file to put where.
 
     Rerun the same command to resume after an interruption.
     """
@@ -66,10 +66,10 @@ def get(
 @app.command()
 def check(
     name: Name,
-    folder: Annotated[Path, typer.Argument(help="The folder of the set.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of the set.")],
     quiet: Quiet = False,
 ) -> None:
-    """Check a folder against what a set should hold; list what is missing and exit with 1."""
+    """Check that a folder holds a complete set; list what is missing and exit with code 1."""
     _report(name, folder, quiet)
 
 

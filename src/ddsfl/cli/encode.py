@@ -1,4 +1,4 @@
-"""The command `ddsfl encode`: vectors of images by a model or a network, for any other tool."""
+"""The command `ddsfl encode`: vectors of images from a model or a network, for any other tool."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def encode(
     if out.suffix not in (".npz", ".csv"):
         raise typer.BadParameter(f"--out is {out}; expected a name that ends in .npz or .csv")
     if network and model.suffix == ".onnx":
-        raise typer.BadParameter(f"--network goes with a model file; {model} is a network itself")
+        raise typer.BadParameter(f"--network needs a model file; {model} is a network itself")
     console = Console(quiet)
     check_writable(out)
     if model.suffix == ".onnx":
@@ -65,7 +65,7 @@ def _table(kind: str, paths: Sequence[Path], vectors: np.ndarray[Any, Any]) -> b
     if kind == ".npz":
         np.savez(stream, paths=np.array([str(path) for path in paths]), vectors=vectors)
         return stream.getvalue()
-    # Names of files need not be UTF-8; they are written as the bytes they are.
+    # File names need not be UTF-8; their bytes are written unchanged.
     text = io.TextIOWrapper(stream, "utf-8", "surrogateescape", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow(["path", *(f"v{number}" for number in range(vectors.shape[1]))])

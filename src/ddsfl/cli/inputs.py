@@ -1,4 +1,4 @@
-"""What commands are given, checked before any work: settings, outputs, models, image sets, splits."""
+"""Inputs of commands, checked before any work: settings, outputs, models, image sets, splits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def chosen_splits(
 
 
 def check_writable(out: Path) -> None:
-    """Fail before hours of work rather than after them."""
+    """Raise an error if ``out`` cannot be written: before hours of work rather than after them."""
     if out.is_dir():
         raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -84,31 +84,31 @@ def network_files(given: list[str] | None) -> dict[str, str]:
 
 
 def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
-    """Return a model whose networks are available and are those it was trained with."""
+    """Return a model; its networks must be available and be those it was trained with."""
     classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
-    classifier.check_networks()  # now rather than after all images were read
+    classifier.check_networks()  # before reading all images rather than after
     return classifier
 
 
 def read_set(
     image_set: ImageSet, settings: Settings, strict: bool, console: Console
 ) -> tuple[ImageList, dict[int, Label]]:
-    """Decode the images of a set once and name those that cannot be read.
+    """Decode the images of a set once and list those that cannot be read.
 
-    Returns all images, and the labels of those that remain by their index, without labels that have
-    become too rare.
+    Returns all images, and the labels of the readable ones by index. Labels that have become too rare are
+    left out.
     """
     images = settings.image_list(image_set.paths)
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
-    told = [*problems, *kept.problems]
-    if told:
-        console.warn([f"{len(told)} problem(s) with the images:"])
-        console.warn(told)
-    if strict and told:
-        raise ImageSetError(f"--strict: {len(told)} problem(s) with the images, listed above.")
+    listed = [*problems, *kept.problems]
+    if listed:
+        console.warn([f"{len(listed)} problem(s) with the images:"])
+        console.warn(listed)
+    if strict and listed:
+        raise ImageSetError(f"--strict: {len(listed)} problem(s) with the images, listed above.")
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(image_set.paths)}
@@ -120,9 +120,9 @@ def read_set(
 def read_images(
     paths: list[Path], settings: Settings, strict: bool, console: Console
 ) -> tuple[list[Path], ImageList]:
-    """Return the images that can be read, with their paths, and name the others."""
-    # Images are read twice, to find the bad ones and to classify: a small cache bounds the memory for any
-    # number of them, at the cost of decoding the rest again.
+    """Return the readable images and their paths; list the others."""
+    # Images are read twice, to find the bad ones and to classify. A small cache bounds the memory for any
+    # number of images, at the cost of decoding the others again.
     images = settings.image_list(paths, cache_bytes=2**28)
     console.begin("read images")
     problems = images.read_all(console.progress)

@@ -1,4 +1,4 @@
-"""The program `ddsfl`: one table of commands; whatever ends a command early is said in one sentence, here."""
+"""The program `ddsfl`: one table of commands; errors and interruptions become one sentence here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Entry(NamedTuple):
     home: str
     """Module and name of its function, or of the Typer application of its sub-commands."""
     summary: str
-    """The first line of its help, here so that `ddsfl --help` imports no command."""
+    """The first line of its help, stored here so that `ddsfl --help` imports no command."""
 
 
 COMMANDS = {
@@ -56,7 +56,7 @@ class Program(TyperGroup):
         super().format_help(ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; one that fails ends with one sentence and exit code 1, or 130 when interrupted."""
+        """Run a command; an error prints one sentence and exits with code 1, an interruption with 130."""
         try:
             return super().invoke(ctx)
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: a missing extra
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def _end(sentence: str, *, code: int, error: BaseException) -> None:
-    from ddsfl.report.console import Console  # imported by now, unless the command itself is unknown
+    from ddsfl.report.console import Console  # already imported, unless the command is unknown
 
     resumes = Console.break_off()
     if code == 130:

@@ -1,4 +1,4 @@
-"""What several commands take: the same words, the same help."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ Seed = Annotated[int, typer.Option(help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")]
-#: For commands whose purpose is a table, which is shown in any case.
+#: For commands whose result is a table, which is always shown.
 QuietTable = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]

@@ -24,8 +24,8 @@ from ddsfl.report.console import Console, show
 def predict(
     model: ModelPath,
     images: ImagePaths,
-    as_json: Annotated[bool, typer.Option("--json", help="A list of path, label and scores.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="A table with one column per class.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: path, label and scores.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with one column per class.")] = False,
     network: Network = None,
     device: Device = "auto",
     strict: Strict = False,
@@ -79,7 +79,7 @@ def _show_table(
     table = Table("image", "label", "score", "next", "score")
     for path, label, row in zip(paths, labels, by_class):
         first, second = np.argsort(-row)[:2]
-        # Text, because brackets in the name of a file or a class are no markup.
+        # Text, so that brackets in names of files and classes are not read as markup.
         given, other = Text(_text(label)), Text(names[second])
         table.add_row(Text(str(path)), given, f"{row[first]:.2f}", other, f"{row[second]:.2f}")
     show(table)

@@ -1,4 +1,4 @@
-"""The command `ddsfl reproduce`: the paper's tables and figures, ours beside theirs."""
+"""The command `ddsfl reproduce`: the paper's tables and figures, with our numbers."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, re
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
 from ddsfl.report.console import Console, show
 
-#: What `ddsfl reproduce` can draw: tables, pictures of filters, and the page of all results.
+#: What `ddsfl reproduce` can draw: tables, pictures of filters, and the results page.
 ALL = (*TABLES, "filters", "report")
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(ALL)}.")],
-    data: Annotated[Path | None, typer.Option(help="Folder of the data set; missing cells are made.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of the data set; computes missing cells.")] = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Data set (repeatable); by default all that have cells.")
     ] = None,
-    splits: Annotated[int | None, typer.Option(help="Splits; by default those of the protocol.")] = None,
+    splits: Annotated[int | None, typer.Option(help="Number of splits; default: the protocol's.")] = None,
     network: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="An ONNX file (repeatable).")
     ] = None,
     cells: Annotated[Path, typer.Option(help="Folder of the cells.")] = Path("results/cells"),
     out: Annotated[Path | None, typer.Option(help="Folder for Markdown and pictures.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Make only these cells: a,b.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Compute only the cells of these methods: a,b.")] = None,
     against: Annotated[str | None, typer.Option(help="Compare every row with this method.")] = None,
-    jobs: Annotated[int, typer.Option(help="Splits made at a time.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of splits computed at a time.")] = 1,
     device: Device = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the learning; splits have their own.")] = 0,
-    scratch: Annotated[Path | None, typer.Option(help="Folder for stages, some GB.")] = None,
+    scratch: Annotated[Path | None, typer.Option(help="Folder for stages (several GB).")] = None,
     quiet: QuietTable = False,
 ) -> None:
     """Draw a table or figure of the paper, next to our numbers.
 
-    The numbers come from stored cells. With --data the missing cells are made first; rerun the same command
+    The numbers come from stored cells. With --data, missing cells are computed first; rerun the same command
     to resume after an interruption. TABLE "report" writes all tables that have cells into results.md.
     """
     console = Console(quiet, resumes=data is not None)
@@ -113,7 +113,7 @@ def reproduce(
 
 
 def _write_table(drawn: DrawnTable, out: Path, cells: Path, splits: int | None, command: str) -> list[Path]:
-    """Write a table as Markdown, bank-size also as one plot per data set."""
+    """Write a table as Markdown; for bank-size also one plot per data set."""
     out.mkdir(parents=True, exist_ok=True)
     name = drawn.rows.name
     files = [out / f"{name}.md"]
@@ -137,12 +137,12 @@ def _complement(
     out: Path | None,
     console: Console,
 ) -> None:
-    """Print DDSFL and each network class by class; with images also draw pictures of the classes."""
+    """Print DDSFL and each network class by class; if images are given, also draw examples."""
     ours = "ddsfl-3layers"
     for dataset in drawn.datasets:
-        found = read_cells(cells, dataset)
+        by_method = read_cells(cells, dataset)
         for network in networks:
-            pair = complement(found.get(ours, {}), found.get(network, {}))
+            pair = complement(by_method.get(ours, {}), by_method.get(network, {}))
             if pair is None:
                 continue
             show(pair.as_text(dataset))
@@ -150,9 +150,9 @@ def _complement(
                 continue
             images, splits = grid.read()
             split, _ = readable_split(pixels_of(method(ours), images.paths), splits[0], images.labels)
-            if split.name in found[ours] and split.name in found[network]:
+            if split.name in by_method[ours] and split.name in by_method[network]:
                 file = out / f"complement-{dataset}-{network}.png"
-                both = (found[ours][split.name], found[network][split.name])
+                both = (by_method[ours][split.name], by_method[network][split.name])
                 draw_examples(file, pair, both, images, split)
                 _say_files([file], console)
 
@@ -169,7 +169,7 @@ def _draw_filters(grid: Grid, out: Path, console: Console) -> None:
 
 
 def _runnable(names: Sequence[str], networks: dict[str, str], console: Console) -> list[str]:
-    """Return the methods that can be made: others need a network that is not given, or do not exist yet."""
+    """Return the methods that can be run; the others need a network that is not given, or do not exist."""
     known = []
     for name in names:
         try:
@@ -179,7 +179,7 @@ def _runnable(names: Sequence[str], networks: dict[str, str], console: Console) 
         else:
             known.append(name)
     if not known:
-        raise ValueError(f"none of the methods {', '.join(names)} can be made.")
+        raise ValueError(f"none of the methods {', '.join(names)} can be run.")
     return known
 
 

@@ -1,4 +1,4 @@
-"""The command `ddsfl search`: the choice of settings on training images."""
+"""The command `ddsfl search`: choose settings on training images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def search(
     changes: Changes = None,
     tries: Annotated[
         list[str] | None,
-        typer.Option("--try", metavar="NAME=A,B,...", help=f"Values of one of {', '.join(GRIDS)}."),
+        typer.Option("--try", metavar="NAME=A,B,...", help=f"Values to try for one of {', '.join(GRIDS)}."),
     ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 3,
     seed: Seed = 0,

@@ -11,11 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from ddsfl.coding.pyramid import Level, Pooling
-from ddsfl.compute.device import as_tensor, resolve_device
 from ddsfl.patches.local import LocalDescriptors
 
 
@@ -80,21 +78,3 @@ class Coding(BaseEstimator, ABC):
             if "n_neighbors" in coding.get_params():
                 coding.set_params(n_neighbors=min(coding.get_params()["n_neighbors"], len(descriptors)))
         return coding.fit(descriptors)
-
-
-def checked_descriptors(coding: Coding, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-    """Return ``X`` as a finite matrix of the right width on the device of a coding.
-
-    With ``reset``, the coding expects this width from now on.
-    """
-    device = resolve_device(coding.device)
-    if not isinstance(X, Tensor):
-        X = validate_data(coding, X, reset=reset, dtype=[np.float64, np.float32])
-        return as_tensor(X, device)
-    if X.ndim != 2 or len(X) == 0 or (not reset and X.shape[1] != coding.n_features_in_):
-        width = "d" if reset else coding.n_features_in_
-        raise ValueError(f"X has shape {tuple(X.shape)}; expected (T, {width}) with T at least 1.")
-    if not torch.isfinite(X).all():
-        raise ValueError("X contains NaN or infinity.")
-    coding.n_features_in_ = X.shape[1]
-    return as_tensor(X, device)

@@ -17,33 +17,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.coding.base import Coding, checked_descriptors
+from ddsfl.coding.base import Coding
 from ddsfl.coding.codes import Codes
 from ddsfl.coding.pyramid import Level, Pooling, SpatialPyramid
 from ddsfl.compute.device import as_numpy, make_generator
-from ddsfl.compute.kmeans import KMeansResult, kmeans
+from ddsfl.compute.kmeans import kmeans
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.patches.local import LocalDescriptors
-
-
-def learn_words(
-    descriptors: Tensor, n_words: int, *, generator: torch.Generator, max_iter: int = 50
-) -> Tensor:
-    """Return (M, d) words: the k-means centres of sampled descriptors (T, d).
-
-    >>> two_heaps = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
-    >>> words = learn_words(two_heaps, 2, generator=make_generator(0))
-    >>> words.sort(dim=0).values.flatten()
-    tensor([0.1000, 5.1000])
-    """
-    return _cluster(descriptors, n_words, generator, max_iter).centres
-
-
-def _cluster(descriptors: Tensor, n_words: int, generator: torch.Generator, max_iter: int) -> KMeansResult:
-    if not 1 <= n_words <= len(descriptors):
-        raise ValueError(
-            f"n_words={n_words}; expected from 1 to the number of descriptors, n_samples={len(descriptors)}."
-        )
-    return kmeans(descriptors, n_words, generator=generator, max_iter=max_iter)
 
 
 class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
@@ -62,9 +42,13 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
 
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
-        X = checked_descriptors(self, X, reset=True)
+        X = as_matrix(self, X, reset=True)
         generator = make_generator(self.random_state)
-        clusters = _cluster(X, self.n_words, generator, self.max_iter)
+        if not 1 <= self.n_words <= len(X):
+            raise ValueError(
+                f"n_words={self.n_words}; expected from 1 to the number of descriptors, n_samples={len(X)}."
+            )
+        clusters = kmeans(X, self.n_words, generator=generator, max_iter=self.max_iter)
         self.words_ = as_numpy(clusters.centres)
         self.n_iter_ = clusters.n_iter
         self._learn_search(X)
@@ -110,7 +94,7 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the codes of descriptors ``X`` (T, d) as a dense matrix (T, M)."""
         check_is_fitted(self)
-        codes = self.encode(checked_descriptors(self, X, reset=False)).dense(len(self.words_))
+        codes = self.encode(as_matrix(self, X, reset=False)).dense(len(self.words_))
         return codes.to(X.device) if isinstance(X, Tensor) else as_numpy(codes)
 
     @property

@@ -21,6 +21,7 @@ class Codes(NamedTuple):
     def dense(self, n_words: int) -> Tensor:
         """Return the codes as one (T, M) matrix.
 
+        >>> import torch
         >>> Codes(torch.tensor([[2, 0]]), torch.tensor([[0.75, 0.25]])).dense(4)
         tensor([[0.2500, 0.0000, 0.7500, 0.0000]])
         """

@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.coding.base import Coding, checked_descriptors
+from ddsfl.coding.base import Coding
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
 from ddsfl.coding.pyramid import Level, Placed, Pooling, l2_normalise
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.patches.local import LocalDescriptors
 
@@ -110,7 +111,7 @@ class FisherVector(Coding):
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the directions and the mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
         self._check_power()
-        X = self._powered(checked_descriptors(self, X, reset=True))
+        X = self._powered(as_matrix(self, X, reset=True))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
@@ -145,7 +146,7 @@ class FisherVector(Coding):
     def encode(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
         """Return the Fisher vector (2 K D,) of one set of descriptors ``X`` (T, d)."""
         check_is_fitted(self, "means_")
-        vectors = checked_descriptors(self, X, reset=False)
+        vectors = as_matrix(self, X, reset=False)
         nowhere = vectors.new_zeros(len(vectors), 2)
         images = torch.zeros(len(vectors), dtype=torch.int64, device=vectors.device)
         shapes = torch.ones(1, 2, dtype=torch.int64, device=vectors.device)

@@ -1,4 +1,4 @@
-"""Which images train and which test: random splits by seed, official lists, and the protocol of each set."""
+"""Training and test images: random splits with seeds, official lists, and the protocol of each data set."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ddsfl.images.folders import ImageSet, ImageSetError, Label, find_images
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of the training and of the test images.
+    """Indices of the training and test images.
 
-    ``seed`` is the one this split was drawn with, None for an official list.
+    ``seed`` is the seed that drew this split, None for an official list.
 
     >>> Split(train=[0, 2], test=[1, 3], seed=7, name="random 1").without({3}).test
     [1]
@@ -32,12 +32,12 @@ class Split:
     name: str
 
     def without(self, gone: Collection[int]) -> Split:
-        """Return the split without the images ``gone``, those that cannot be read say."""
+        """Return the split without the images ``gone``, such as unreadable ones."""
         train = [index for index in self.train if index not in gone]
         return replace(self, train=train, test=[index for index in self.test if index not in gone])
 
     def check(self, labels: Sequence[Label] | Mapping[int, Label]) -> None:
-        """Refuse a split from which nothing can be learned, or that tests what it does not train.
+        """Raise ImageSetError if nothing can be learned, or if a label of test images is never trained.
 
         >>> Split(train=[0, 1], test=[2], seed=None, name="a / b").check(["sea", "city", "sea"])
         """
@@ -59,11 +59,11 @@ class Split:
 def random_splits(
     labels: Sequence[str], n_train: int, n_splits: int, *, n_test: int | None = None, seed: int
 ) -> list[Split]:
-    """Draw ``n_splits`` splits with ``n_train`` training images a class; the rest of a class tests.
+    """Draw ``n_splits`` splits with ``n_train`` training images per class; the others are test images.
 
-    With ``n_test``, at most so many a class are tested. A split depends on the labels, ``n_train``
-    and its own seed alone, on every platform, so all methods meet the same splits, and asking for
-    more splits later keeps the first ones.
+    ``n_test`` limits the test images per class. A split depends only on the labels, ``n_train`` and its own
+    seed, on every platform. Therefore all methods use the same splits, and drawing more splits later keeps
+    the first ones.
 
     >>> splits = random_splits(["a", "b", "a", "b", "a"], n_train=1, n_splits=2, seed=0)
     >>> [(len(split.train), len(split.test)) for split in splits]
@@ -86,12 +86,12 @@ def random_splits(
     for name in sorted(members):
         if len(members[name]) <= n_train:
             raise ValueError(
-                f"n_train={n_train} needs at least {n_train + 1} images a class; "
+                f"n_train={n_train} needs at least {n_train + 1} images per class; "
                 f"class {name!r} has {len(members[name])}."
             )
     splits = []
     for number, split_seed in enumerate(spawn_seeds(seed, n_splits), start=1):
-        # RandomState, because NumPy promises its stream for good; that of default_rng may change.
+        # NumPy guarantees the stream of RandomState; that of default_rng may change.
         draw = np.random.RandomState(split_seed)
         train: list[int] = []
         test: list[int] = []
@@ -108,10 +108,10 @@ def official_split(
     train_list: str | os.PathLike[str],
     test_list: str | os.PathLike[str],
 ) -> Split:
-    """Return the split that two text files prescribe, one relative path a line.
+    """Return the split that two text files prescribe, with one relative path per line.
 
-    A line such as ``kitchen/int474.jpg`` means the one of ``paths`` that ends so; empty lines are
-    passed over and repeated ones count once. Labels play no part, so images may have several.
+    A line such as ``kitchen/int474.jpg`` means the one of ``paths`` that ends with it. Empty lines are
+    ignored and repeated ones count once. Labels are not used, so images may have several.
     """
     by_name: dict[str, list[int]] = defaultdict(list)
     for index, path in enumerate(paths):
@@ -121,7 +121,7 @@ def official_split(
     both = sorted(set(train) & set(test))
     if both:
         raise ValueError(
-            f"{train_list} and {test_list} share {len(both)} image(s), {paths[both[0]]} for one."
+            f"{train_list} and {test_list} share {len(both)} image(s), for example {paths[both[0]]}."
         )
     return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
 
@@ -134,9 +134,9 @@ class Protocol:
     ----------
     dataset : the name of the set.
     n_splits : number of splits.
-    n_train, n_test : images a class, where splits are random; None tests all that do not train.
-    lists : names of the lists of training and test images, where splits are official.
-    seed : where the seeds of random splits come from; each split keeps its own.
+    n_train, n_test : images per class, for random splits; n_test=None tests all other images.
+    lists : names of the lists of training and test images, for official splits.
+    seed : seed from which the seeds of random splits are drawn.
     """
 
     dataset: str
@@ -147,39 +147,39 @@ class Protocol:
     seed: int = 0
 
     def read(self, folder: str | os.PathLike[str]) -> tuple[ImageSet, list[Split]]:
-        """Return the images of a folder and the splits over them, as `evaluate_split` takes both.
+        """Return the images of a folder and their splits, as `evaluate_split` expects them.
 
-        Images come sorted by name, so that the order in which a disk lists them changes nothing.
+        Images are sorted by name, so the order in which a disk lists them does not matter.
         """
         if self.dataset == "voc2012":
             return self._read_voc(folder)
         place = image_folder(self.dataset, folder)
-        found = find_images(place)
+        images = find_images(place)
         if self.lists is not None:
             train, test = (find_list(folder, place, name) for name in self.lists)
-            return found, [official_split(found.paths, train, test)]
+            return images, [official_split(images.paths, train, test)]
         assert self.n_train is not None
-        labels = [str(label) for label in found.labels]
-        return found, random_splits(labels, self.n_train, self.n_splits, n_test=self.n_test, seed=self.seed)
+        labels = [str(label) for label in images.labels]
+        return images, random_splits(labels, self.n_train, self.n_splits, n_test=self.n_test, seed=self.seed)
 
     def _read_voc(self, folder: str | os.PathLike[str]) -> tuple[ImageSet, list[Split]]:
-        """Difficult images carry their label where they train and not where they test, see `voc`."""
+        """Difficult images have their label in training but not in testing, see `voc`."""
         assert self.lists is not None
         train, test = (read_voc(folder, subset) for subset in self.lists)
-        found = ImageSet([*train.paths, *test.paths], [*train.training_labels, *test.labels])
-        numbers = list(range(len(found)))
+        images = ImageSet([*train.paths, *test.paths], [*train.training_labels, *test.labels])
+        numbers = list(range(len(images)))
         name = " / ".join(self.lists)
-        return found, [Split(numbers[: len(train)], numbers[len(train) :], None, name)]
+        return images, [Split(numbers[: len(train)], numbers[len(train) :], None, name)]
 
 
-#: By name. Images of voc2012-test have no labels: their scores go to VOC's server (`voc.write_results`).
+#: By name. Test images of voc2012-test have no labels: VOC's server scores them (`voc.write_results`).
 PROTOCOLS: Mapping[str, Protocol] = {
     "scene15": Protocol("scene15", n_splits=5, n_train=100),
     "uiuc-sports": Protocol("uiuc-sports", n_splits=5, n_train=70, n_test=60),
     "indoor67": Protocol("indoor67", lists=("TrainImages.txt", "TestImages.txt")),
     "voc2012": Protocol("voc2012", lists=("train", "val")),
     "voc2012-test": Protocol("voc2012", lists=("trainval", "test")),
-    # Stand-ins, in the form of UIUC Sports and of MIT Indoor 67.
+    # Replacements with the layout of UIUC Sports and MIT Indoor 67.
     "sports8": Protocol("sports8", n_splits=5, n_train=70, n_test=60),
     "indoor10": Protocol("indoor10", lists=("TrainImages.txt", "TestImages.txt")),
 }
@@ -209,8 +209,8 @@ def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int
     except OSError as error:
         raise ValueError(f"{file} cannot be opened: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file} is not a list of paths: it is no text in UTF-8.") from error
-    found: list[int] = []
+        raise ValueError(f"{file} is not a list of paths: it is not UTF-8 text.") from error
+    listed: list[int] = []
     missing: list[str] = []
     for line in filter(None, lines):
         wanted = PurePosixPath(line.replace("\\", "/").removeprefix("./")).parts
@@ -221,13 +221,13 @@ def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int
         ]
         if len(fits) > 1:
             raise ValueError(
-                f"{line} of {file} may mean {paths[fits[0]]} or {paths[fits[1]]}; more of the path is needed."
+                f"{line} of {file} may mean {paths[fits[0]]} or {paths[fits[1]]}; expected a longer path."
             )
-        found += fits
+        listed += fits
         if not fits:
             missing.append(line)
     if missing:
-        raise ValueError(f"{file} lists {len(missing)} image(s) that are not there, {missing[0]} for one.")
-    if not found:
+        raise ValueError(f"{file} lists {len(missing)} image(s) that do not exist, for example {missing[0]}.")
+    if not listed:
         raise ValueError(f"{file} lists no images.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(listed))

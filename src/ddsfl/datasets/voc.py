@@ -1,7 +1,7 @@
 """PASCAL VOC: its folders and lists, labels with difficult images, scores, and files for its server.
 
 Shapes: N images, C classes. The truth of an image for a class is 1 (shows it), -1 (does not) or 0 (all its
-objects of the class are difficult: it counts neither for nor against).
+objects of the class are difficult: the image is ignored for this class).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VOC_CLASSES = (
     "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train",
     "tvmonitor",
 )  # fmt: skip
-#: comp1 allows training on VOC images alone, comp2 on any images but those of the test set.
+#: comp1 allows training on VOC images only, comp2 on any images except the test set.
 COMPETITIONS = ("comp1", "comp2")
 
 
@@ -41,9 +41,9 @@ class VocSet:
     Attributes
     ----------
     ids : (N) names of the images, in the order of the list.
-    paths : (N) where they lie.
+    paths : (N) files of the images.
     classes : (C) names of the classes.
-    truth : (N, C) int8 array of 1, 0 and -1; None where labels are kept secret (test).
+    truth : (N, C) int8 array of 1, 0 and -1; None if labels are secret (test).
     """
 
     ids: list[str]
@@ -56,12 +56,12 @@ class VocSet:
 
     @property
     def labels(self) -> list[tuple[str, ...]]:
-        """The classes that each image shows for certain; empty tuples where labels are secret."""
+        """The classes that each image shows, without difficult ones; empty tuples if labels are secret."""
         return self._named(1)
 
     @property
     def training_labels(self) -> list[tuple[str, ...]]:
-        """The classes that each image shows, difficult ones too, see `VocTruth.labels`."""
+        """The classes that each image shows, including difficult ones; see `VocTruth.labels`."""
         return self._named(0)
 
     def _named(self, least: int) -> list[tuple[str, ...]]:
@@ -71,7 +71,7 @@ class VocSet:
 
 
 def voc_folder(folder: str | os.PathLike[str], year: int = 2012) -> Path:
-    """Return the folder with JPEGImages and ImageSets: ``folder`` itself or one within it, as unpacked."""
+    """Return the folder with JPEGImages and ImageSets: ``folder`` itself or a subfolder, as unpacked."""
     root = Path(folder)
     for place in (root, root / f"VOC{year}", root / "VOCdevkit" / f"VOC{year}"):
         if (place / "ImageSets" / "Main").is_dir():
@@ -86,7 +86,7 @@ def read_voc(
 ) -> VocSet:
     """Return the images and labels of a list: train, val, trainval or test.
 
-    ``ImageSets/Main/SUBSET.txt`` names the images and ``CLASS_SUBSET.txt`` their labels, if there are any.
+    ``ImageSets/Main/SUBSET.txt`` lists the images and ``CLASS_SUBSET.txt`` their labels, if available.
     """
     root = voc_folder(folder, year)
     lists = root / "ImageSets" / "Main"
@@ -97,11 +97,11 @@ def read_voc(
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
         raise ImageSetError(f"{lists / f'{subset}.txt'} lists {twice} twice.")
     files = [lists / f"{name}_{subset}.txt" for name in classes]
-    there = [file for file in files if file.is_file()]
-    if there and len(there) < len(files):
+    present = [file for file in files if file.is_file()]
+    if present and len(present) < len(files):
         missing = next(file for file in files if not file.is_file())
-        raise ImageSetError(f"{len(files) - len(there)} label file(s) are missing, {missing} for one.")
-    truth = np.stack([_truth(file, ids) for file in files], axis=1) if there else None
+        raise ImageSetError(f"{len(files) - len(present)} label file(s) are missing, for example {missing}.")
+    truth = np.stack([_truth(file, ids) for file in files], axis=1) if present else None
     paths = [root / "JPEGImages" / f"{name}.jpg" for name in ids]
     return VocSet(ids, paths, tuple(classes), truth)
 
@@ -111,8 +111,8 @@ def check_voc(
 ) -> list[str]:
     """Return what is missing in a folder of VOC, one sentence each.
 
-    ``lists`` gives how many images each list has, ``shown`` how many of trainval show each class. The list
-    of test images may be absent: it is handed out separately.
+    ``lists`` gives the number of images in each list, ``shown`` the number of trainval images that show each
+    class. The list of test images may be missing: it is distributed separately.
     """
     try:
         voc_folder(folder)
@@ -121,24 +121,24 @@ def check_voc(
     problems = []
     for subset, count in lists.items():
         try:
-            found = read_voc(folder, subset, tuple(shown))
+            images = read_voc(folder, subset, tuple(shown))
         except ImageSetError as error:
             if subset != "test" or (voc_folder(folder) / "ImageSets" / "Main" / "test.txt").exists():
                 problems.append(str(error))
             continue
-        if len(found) != count:
-            problems.append(f"{subset}.txt lists {len(found)} images; expected {count}.")
-        gone = [path for path in found.paths if not path.is_file() or path.stat().st_size == 0]
+        if len(images) != count:
+            problems.append(f"{subset}.txt lists {len(images)} images; expected {count}.")
+        gone = [path for path in images.paths if not path.is_file() or path.stat().st_size == 0]
         if gone:
             problems.append(
-                f"{len(gone)} image(s) of {subset}.txt are missing or empty, {gone[0].name} for one."
+                f"{len(gone)} image(s) of {subset}.txt are missing or empty, for example {gone[0].name}."
             )
-        if subset != "test" and found.truth is None:
+        if subset != "test" and images.truth is None:
             problems.append(
-                f"the label files of {subset} are missing, {next(iter(shown))}_{subset}.txt for one."
+                f"the label files of {subset} are missing, for example {next(iter(shown))}_{subset}.txt."
             )
-        if subset == "trainval" and found.truth is not None:
-            for name, has in zip(shown, (found.truth > 0).sum(axis=0)):
+        if subset == "trainval" and images.truth is not None:
+            for name, has in zip(shown, (images.truth > 0).sum(axis=0)):
                 if has != shown[name]:
                     problems.append(f"{has} images of trainval show {name!r}; expected {shown[name]}.")
     return problems
@@ -147,7 +147,7 @@ def check_voc(
 def score_voc(truth: ArrayLike, scores: ArrayLike | Tensor, classes: Sequence[str]) -> dict[str, Any]:
     """Return the average precision of each class (None: no image shows it) and their mean.
 
-    Images that are difficult for a class (truth 0) do not take part in its ranking.
+    Images that are difficult for a class (truth 0) are left out of its ranking.
 
     >>> score_voc([[1], [0], [-1]], [[0.1], [0.9], [0.8]], ["cat"])
     {'average_precision': {'cat': 0.5}, 'mean_average_precision': 0.5}
@@ -156,7 +156,7 @@ def score_voc(truth: ArrayLike, scores: ArrayLike | Tensor, classes: Sequence[st
     given = as_numpy(scores) if isinstance(scores, Tensor) else np.asarray(scores)
     if truth.shape != given.shape or truth.ndim != 2 or truth.shape[1] != len(classes):
         raise ValueError(
-            f"truth and scores have shapes {truth.shape} and {given.shape}; expected one row an image and "
+            f"truth and scores have shapes {truth.shape} and {given.shape}; expected one row per image and "
             f"{len(classes)} columns in both."
         )
     columns = zip(classes, truth.T, given.T)
@@ -178,11 +178,11 @@ def write_results(
     subset: str = "test",
     year: int = 2012,
 ) -> list[Path]:
-    """Write the files that VOC's server takes and return their paths.
+    """Write the files for VOC's server and return their paths.
 
-    ``FOLDER/results/VOC2012/Main/comp1_cls_test_CLASS.txt`` has a line ``image_id confidence`` an image.
-    ``competition`` is comp1 if all was trained on VOC images, comp2 if other images helped. Confidences
-    keep all their digits, since rounded ones would tie.
+    ``FOLDER/results/VOC2012/Main/comp1_cls_test_CLASS.txt`` has one line ``image_id confidence`` per image.
+    ``competition`` is comp1 if everything was trained on VOC images, comp2 if other images were used.
+    Confidences keep all digits, because rounded ones would tie.
     """
     if competition not in COMPETITIONS:
         raise ValueError(f"competition is {competition!r}; expected one of {', '.join(COMPETITIONS)}.")
@@ -190,12 +190,12 @@ def write_results(
     if given.shape != (len(ids), len(classes)):
         raise ValueError(f"scores have shape {given.shape}; expected {(len(ids), len(classes))}.")
     if not np.isfinite(given).all():
-        raise ValueError("scores contain NaN or infinity; expected a number an image and class.")
+        raise ValueError("scores contain NaN or infinity; expected a number for each image and class.")
     place = Path(folder) / "results" / f"VOC{year}" / "Main"
     place.mkdir(parents=True, exist_ok=True)
     written = []
     for name, column in zip(classes, given.T):
-        # Positional digits, because the development kit reads them by "%f".
+        # No exponents, because the development kit reads numbers with "%f".
         lines = [f"{key} {np.format_float_positional(value, trim='0')}\n" for key, value in zip(ids, column)]
         written.append(place / f"{competition}_cls_{subset}_{name}.txt")
         write_whole(written[-1], "".join(lines).encode())
@@ -204,14 +204,14 @@ def write_results(
 
 @dataclass(frozen=True)
 class VocTruth:
-    """What is known of the training and test images, which come one list after the other.
+    """The truth of the training images, followed by that of the test images.
 
     Attributes
     ----------
     ids : (N) names of the images.
     classes : (C) names of the classes.
     values : (N, C) of 1, 0 and -1; rows of test images are 0 if their labels are secret.
-    secret : whether they are.
+    secret : whether the labels of test images are secret.
     """
 
     ids: list[str]
@@ -230,11 +230,11 @@ class VocTruth:
         return cls([*train.ids, *test.ids], train.classes, np.concatenate([train.truth, shown]), secret)
 
     def labels(self, images: Sequence[int]) -> Labels:
-        """Return the labels of training images, of the classes that some of them show.
+        """Return the labels of training images, for the classes that any of them shows.
 
         An image with only difficult objects of a class does show the class: without its label, its patches
-        would be taken for patches of other classes. But it is undecided, so the machine of that class is
-        fitted without it, as in the development kit.
+        would count as patches of other classes. But it is undecided, so the SVM of that class is fitted
+        without it, as in the development kit.
         """
         shown = [column for column in range(len(self.classes)) if (self.values[images, column] >= 0).any()]
         truth = self.values[np.ix_(list(images), shown)]
@@ -244,7 +244,7 @@ class VocTruth:
     def measure(
         self, classes: Sequence[str], images: Sequence[int], scores: Array, folder: Path, competition: str
     ) -> dict[str, Any]:
-        """Return the average precisions of test images; write the server's files if labels are secret."""
+        """Return the average precisions of test images; if labels are secret, write the server's files."""
         if not self.secret:
             columns = [self.classes.index(name) for name in classes]
             return score_voc(self.values[np.ix_(list(images), columns)], scores, classes)
@@ -254,11 +254,13 @@ class VocTruth:
 
 
 def _truth(file: Path, ids: list[str]) -> Array:
-    """Return (N,) the labels of a class, whose file must list the same images as the list itself."""
+    """Return the labels (N,) of a class; ``file`` must list exactly the images ``ids``."""
     labels = dict(_lines(file, 2))
     if set(labels) != set(ids):
         odd = sorted(set(labels) ^ set(ids))
-        raise ImageSetError(f"{file} and the list of images differ in {len(odd)} image(s), {odd[0]} for one.")
+        raise ImageSetError(
+            f"{file} and the list of images differ in {len(odd)} image(s), for example {odd[0]}."
+        )
     bad = [name for name in ids if labels[name] not in ("1", "0", "-1")]
     if bad:
         raise ImageSetError(f"{file} labels {bad[0]} {labels[bad[0]]!r}; expected 1, 0 or -1.")
@@ -266,13 +268,13 @@ def _truth(file: Path, ids: list[str]) -> Array:
 
 
 def _lines(file: Path, n_fields: int) -> list[list[str]]:
-    """Return the fields of each line that has any."""
+    """Return the fields of each line that is not empty."""
     try:
         lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except OSError as error:
         raise ImageSetError(f"{file} cannot be opened: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise ImageSetError(f"{file} is not a list of images: it is no text in UTF-8.") from error
+        raise ImageSetError(f"{file} is not a list of images: it is not UTF-8 text.") from error
     for fields in lines:
         if len(fields) != n_fields:
             raise ImageSetError(f"{file} has the line {' '.join(fields)!r}; expected {n_fields} field(s).")

@@ -24,7 +24,7 @@ from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.patches.batches import Progress, image_batches
-from ddsfl.patches.geometry import Batch, make_batch, resize, scaled_shapes
+from ddsfl.patches.geometry import Batch
 from ddsfl.patches.source import GlobalSource
 
 #: Levels: how often the image's sides are halved, and the grids (blocks per side, cells per side). Halving
@@ -151,12 +151,12 @@ def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu
     """Return the histograms (B, 31, 254) and the mean and deviation of levels (B, 31, 2) of all blocks."""
     if len(images) == 0:
         raise ValueError("images is empty; expected at least one image.")
-    batch = make_batch([image[:1] for image in images], device)
+    batch = Batch.of([image[:1] for image in images], device)
     # Gray levels as integers in double precision: the transform compares for equality.
     batch = Batch((batch.pixels.to(torch.float64) * 255).round(), batch.shapes)
     histograms, levels = [], []
     for halvings, grids in LEVELS:
-        scaled = resize(batch, scaled_shapes(batch.shapes, 2 * halvings))
+        scaled = batch.scaled(2 * halvings)
         # Resized levels are rounded, as in a file. Halves are frequent. Their rounding must not depend on
         # the last bit, which varies with the other images of the batch.
         pixels = (scaled.pixels[:, 0] + 1e-6).round()

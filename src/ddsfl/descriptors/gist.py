@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsfl.compute.device import resolve_device, rows_within, slices
-from ddsfl.patches.geometry import make_batch, resize
+from ddsfl.patches.geometry import Batch, resize
 from ddsfl.patches.source import GlobalSource
 
 #: Images are resized to a square of this side.
@@ -53,7 +53,7 @@ class GIST(GlobalSource):
         """Return the vectors (B, 512) of uint8 images (channels, height, width)."""
         if len(images) == 0:
             raise ValueError("images is empty; expected at least one image.")
-        batch = make_batch([image[:1] for image in images], resolve_device(self.device))
+        batch = Batch.of([image[:1] for image in images], resolve_device(self.device))
         squares = resize(batch, torch.full_like(batch.shapes, SIDE)).pixels[:, 0]
         return envelope(contrast_normalised(squares))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
 from ddsfl.compute.stages import fingerprint
-from ddsfl.descriptors.network_inputs import Layout, Preparation, Resize, Views, side_pair
+from ddsfl.descriptors.network_inputs import Preparation, side_pair
 from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.source import ListSource
@@ -33,45 +33,29 @@ INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NetworkFeatures(ListSource):
-    """Base class of networks: turns images into inputs and collects the outputs in one matrix.
+class NetworkFeatures(Preparation, ListSource):
+    """What all networks share: how images become their inputs, and batches of outputs one matrix.
 
     Parameters
     ----------
-    input_size, resize, layout, value_range, mean, std : what the network expects, as in `Preparation`.
-    views : 1 uses the entire image, 5 its corners and its centre; the vector is the mean over the views.
-    batch_size : images per call. Two more batches are decoded ahead. Apart from the result, memory does not
-        grow with the number of images.
+    input_size, resize, layout, value_range, mean, std, views : what the network expects, as in
+        `Preparation`. The vector of an image is the mean over its views.
+    batch_size : images per call. Two more batches are decoded ahead; nothing else grows with the images.
     device : "auto", "cpu" or "cuda".
     """
 
-    input_size: int | tuple[int, int] = 224
-    resize: Resize = "squash"
-    layout: Layout = "nchw"
-    value_range: tuple[float, float] = (0.0, 1.0)
-    mean: float | Sequence[float] = 0.0
-    std: float | Sequence[float] = 1.0
-    views: Views = 1
     batch_size: int = 32
     device: str | torch.device = "auto"
-
-    def check(self) -> None:
-        """Raise ValueError if the input parameters are invalid."""
-        self._preparation(self.input_size)
 
     def seen(self, images: ImageList) -> str:
         """Return a digest of the image sources: networks use colours, which gray pixels do not contain."""
         return fingerprint(*map(_content, images.sources))
 
-    def _preparation(self, size: int | tuple[int, int]) -> Preparation:
-        return Preparation(size, self.resize, self.layout, self.value_range, self.mean, self.std, self.views)
-
     def _run(
         self,
         rows: Callable[[Tensor], Any],
-        sources: Sequence[Source],
-        size: int | tuple[int, int],
-        batch_size: int,
+        batches: Iterator[Tensor],
+        total: int,
         progress: Progress | None,
     ) -> Vectors:
         """Apply ``rows`` to batches of all images and return the mean over the views of each image."""
@@ -79,23 +63,24 @@ class NetworkFeatures(ListSource):
         vectors: Vectors = np.empty((0, 0), dtype=np.float32)
         begun: Vectors | None = None  # rows of an image whose views are still incomplete
         done, views = 0, self.views
-        for pixels in self._preparation(size).batches(sources, batch_size):
+        for pixels in batches:
             given = rows(pixels)
             part = as_numpy(given) if isinstance(given, Tensor) else np.asarray(given)
             if part.ndim < 2 or len(part) != len(pixels):
                 raise ValueError(
-                    f"the network returned shape {part.shape} for {len(pixels)} images; expected one row each."
+                    f"the network returned shape {part.shape} for {len(pixels)} images; "
+                    "expected one row each."
                 )
             part = part.reshape(len(part), -1).astype(np.float32)
             part = part if begun is None else np.concatenate([begun, part])
             if len(vectors) == 0:
-                vectors = np.empty((len(sources), part.shape[1]), dtype=np.float32)
+                vectors = np.empty((total, part.shape[1]), dtype=np.float32)
             complete, width = len(part) // views, part.shape[1]
             shaped = part[: complete * views].reshape(complete, views, width)
             shaped.mean(axis=1, out=vectors[done : done + complete])
             begun, done = part[complete * views :], done + complete
             if progress is not None:
-                progress(done, len(sources))
+                progress(done, total)
         return vectors
 
 
@@ -132,7 +117,7 @@ class CallableFeatures(NetworkFeatures):
             with torch.inference_mode():
                 return self.function(pixels.to(device))
 
-        return self._run(rows, sources, self.input_size, self.batch_size, progress)
+        return self._run(rows, self.batches(sources, self.batch_size), len(sources), progress)
 
     def fingerprint(self) -> str:
         """Return a new digest each time, because two functions cannot be compared."""
@@ -181,7 +166,8 @@ class OnnxFeatures(NetworkFeatures):
             [outputs] = session.run([output], {name: as_numpy(pixels).astype(numbers)})
             return outputs[:wanted] if len(outputs) == len(pixels) else outputs
 
-        return self._run(rows, sources, size, fixed or self.batch_size, progress)
+        batches = self.batches(sources, fixed or self.batch_size, size)
+        return self._run(rows, batches, len(sources), progress)
 
     @property
     def file(self) -> str:

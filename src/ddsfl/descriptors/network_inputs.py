@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.images.image_list import Source, batches, decode
+from ddsfl.images.image_list import Source, decode
+from ddsfl.patches.batches import read_ahead
 
 Resize = Literal["squash", "crop"]
 Layout = Literal["nchw", "nhwc"]
@@ -25,15 +26,15 @@ VIEW_SIDE = 2 / 3
 OVERSIZE = 4
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Preparation:
     """Turns image sources into batches of network inputs.
 
     Attributes
     ----------
-    size : side of a square input, or (height, width).
-    resize : "squash" resizes the entire image to ``size``, ignoring its aspect ratio; "crop" keeps the
-        aspect ratio, resizes the image to cover ``size`` and crops the centre. Both use an antialiased
+    input_size : side of a square input, or (height, width).
+    resize : "squash" resizes the entire image to that size, ignoring its aspect ratio; "crop" keeps the
+        aspect ratio, resizes the image to cover that size and crops the centre. Both use an antialiased
         bicubic filter.
     layout : "nchw" or "nhwc", the order of the axes of a batch.
     value_range : the values of black and white.
@@ -44,12 +45,12 @@ class Preparation:
     --------
     >>> import numpy as np
     >>> white = np.full((20, 30), 255, np.uint8)
-    >>> [batch] = Preparation(size=8, value_range=(-1, 1), std=(1, 2, 4)).batches([white, white], 32)
+    >>> [batch] = Preparation(input_size=8, value_range=(-1, 1), std=(1, 2, 4)).batches([white, white], 32)
     >>> tuple(batch.shape), batch[0, :, 0, 0].numpy().round(3)
     ((2, 3, 8, 8), array([1.  , 0.5 , 0.25], dtype=float32))
     """
 
-    size: int | tuple[int, int] = 224
+    input_size: int | tuple[int, int] = 224
     resize: Resize = "squash"
     layout: Layout = "nchw"
     value_range: tuple[float, float] = (0.0, 1.0)
@@ -57,29 +58,34 @@ class Preparation:
     std: float | Sequence[float] = 1.0
     views: Views = 1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raise ValueError if the inputs that are asked for cannot be prepared."""
         for name, allowed in (("resize", Resize), ("layout", Layout), ("views", Views)):
             if getattr(self, name) not in get_args(allowed):
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} is unknown; expected one of {get_args(allowed)}."
                 )
-        if min(side_pair(self.size)) < 1:
-            raise ValueError(f"input_size={self.size}; expected a positive side or (height, width).")
+        if min(side_pair(self.input_size)) < 1:
+            raise ValueError(f"input_size={self.input_size}; expected a positive side or (height, width).")
         for name in ("mean", "std"):
             if self._channels(name).numel() not in (1, 3):
                 raise ValueError(f"{name}={getattr(self, name)}; expected one number or three.")
 
-    def batches(self, sources: Sequence[Source], batch_size: int) -> Iterator[Tensor]:
+    def batches(
+        self, sources: Sequence[Source], batch_size: int, size: tuple[int, int] | None = None
+    ) -> Iterator[Tensor]:
         """Yield float32 batches of at most ``batch_size`` inputs, decoding the next in the background.
 
-        The views of an image are consecutive, but a batch may end between them.
+        The views of an image are consecutive, but a batch may end between them. ``size`` replaces
+        ``input_size`` if the network itself says what it takes.
         """
+        self.check()
         if len(sources) == 0:
             raise ValueError("sources is empty; expected at least one image.")
         low, high = self.value_range
         mean, std = self._channels("mean"), self._channels("std")
-        resized = _Resized(sources, side_pair(self.size), self.resize, self.views)
-        for group in batches(resized, max(1, batch_size // self.views)):
+        resized = _Resized(sources, size or side_pair(self.input_size), self.resize, self.views)
+        for group in read_ahead(resized, max(1, batch_size // self.views)):
             for levels in torch.cat(group).split(batch_size):
                 pixels = (levels * ((high - low) / 255) + low - mean) / std
                 yield pixels if self.layout == "nchw" else pixels.permute(0, 2, 3, 1).contiguous()

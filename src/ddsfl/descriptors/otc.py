@@ -15,35 +15,26 @@ Three details are our interpretation, because the text of the publication was no
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.compute.device import resolve_device
-from ddsfl.patches.geometry import (
-    Batch,
-    centres,
-    grid_cells,
-    grid_counts,
-    make_batch,
-    resize,
-    scaled_shapes,
-)
-from ddsfl.patches.local import LocalDescriptors
-from ddsfl.patches.source import LocalSource
+from ddsfl.descriptors.scales import GridDescriptor
+from ddsfl.patches.geometry import Batch
 
 #: Side of a patch in pixels, and number of strips per orientation.
 FIELD = 13
 #: Orientations, evenly spaced over half a turn: the other half gives the same strips in reverse.
 N_ORIENTATIONS = 8
+#: Per orientation 12 gradients, 11 curvatures and 2 constant bins.
+N_VALUES = N_ORIENTATIONS * (2 * FIELD - 1)
 #: Value of the constant bins; together they have length 0.05. They are negligible in a textured patch but
 #: dominate in a flat one, so scaling to unit length does not amplify noise.
 H_BIN = 0.05 / math.sqrt(2 * N_ORIENTATIONS)
 
 
-class OTC(LocalSource):
+class OTC(GridDescriptor):
     """Dense oriented texture curves: one unit vector of 200 values per patch of 13 x 13 pixels.
 
     Parameters
@@ -62,35 +53,16 @@ class OTC(LocalSource):
     [6.5, 6.5]
     """
 
-    min_side = FIELD
+    field, n_values, channels = FIELD, N_VALUES, None
 
     def __init__(self, *, n_scales: int = 6, step: int = 3, device: str | torch.device = "auto") -> None:
-        self.n_scales = n_scales
+        super().__init__(n_scales=n_scales, device=device)
         self.step = step
-        self.device = device
 
-    def describe(
-        self, images: Sequence[Tensor], outputs: Collection[int] | None = None
-    ) -> list[LocalDescriptors]:
-        """Return one set of descriptors of uint8 images (1 or 3 channels, height, width)."""
-        if len(images) == 0:
-            raise ValueError("images is empty; expected at least one image.")
-        for name in ("n_scales", "step"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; expected at least 1.")
-        batch = make_batch(images, resolve_device(self.device))
-        scales = [resize(batch, scaled_shapes(batch.shapes, scale)) for scale in range(self.n_scales)]
-        return [LocalDescriptors.joined([self._at_scale(scaled, batch.shapes) for scaled in scales])]
-
-    def _at_scale(self, batch: Batch, original: Tensor) -> LocalDescriptors:
-        device = batch.pixels.device
-        cells = grid_cells(grid_counts(batch.shapes, FIELD, self.step), device)
-        curves = texture_curves(batch.pixels, self.step)  # (B, rows, columns, channels, 8, 13)
-        vectors = curve_descriptors(curves[cells.images, cells.rows, cells.columns])
-        corners = torch.stack([cells.rows, cells.columns], dim=1) * self.step
-        scaled, shapes = batch.shapes.to(device), original.to(device)
-        positions = centres(corners, FIELD, scaled[cells.images], shapes[cells.images])
-        return LocalDescriptors(vectors, positions, cells.images, shapes)
+    def maps(self, batch: Batch) -> Tensor:
+        """Return the descriptors (B, rows, columns, 200) of a batch, each of unit length."""
+        curves = texture_curves(batch.pixels, self.step)
+        return curve_descriptors(curves.flatten(0, 2)).unflatten(0, curves.shape[:3])
 
 
 def strip_weights() -> Tensor:

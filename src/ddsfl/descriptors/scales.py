@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import resolve_device
-from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts, make_batch, resize, scaled_shapes
+from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.source import LocalSource
 
@@ -29,6 +29,8 @@ class GridDescriptor(LocalSource):
     n_values: ClassVar[int]
     #: Distance between neighbouring descriptors, in pixels of the scaled image.
     step: int
+    #: Channels that are described: 1 is gray, or the lightness of L*a*b; None are all.
+    channels: ClassVar[int | None] = 1
 
     def __init__(self, *, n_scales: int = 6, device: str | torch.device = "auto") -> None:
         self.n_scales = n_scales
@@ -56,6 +58,7 @@ class GridDescriptor(LocalSource):
                 field=self.field,
                 step=self.step,
                 n_scales=self.n_scales,
+                channels=self.channels,
                 device=self.device,
             )
         ]
@@ -70,11 +73,12 @@ def describe_scales(
     step: int,
     n_scales: int,
     device: str | torch.device,
+    channels: int | None = 1,
 ) -> LocalDescriptors:
     """Describe images with ``maps`` at the scales 2^(-i/2), i = 0..n_scales-1, like the learned layers.
 
-    Only the first channel is used: gray, or the lightness of L*a*b. A scale is skipped if the field does
-    not fit into any image.
+    The first ``channels`` are used: 1 is gray, or the lightness of L*a*b; None are all. A scale is skipped if
+    the field does not fit into any image.
 
     Parameters
     ----------
@@ -101,12 +105,12 @@ def describe_scales(
         raise ValueError(f"n_scales={n_scales}; expected at least 1.")
     if step < 1:
         raise ValueError(f"step={step}; expected at least 1 pixel.")
-    batch = make_batch([image[:1] for image in images], resolve_device(device))
+    batch = Batch.of([image[:channels] for image in images], resolve_device(device))
     where = batch.pixels.device
     shapes = batch.shapes.to(where)
     parts = [LocalDescriptors(torch.zeros(0, n_values, device=where), *_nowhere(where), shapes)]
     for scale in range(n_scales):
-        scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+        scaled = batch.scaled(scale)
         counts = grid_counts(scaled.shapes, field, step)
         if not counts.prod(dim=1).any():
             continue
@@ -136,7 +140,7 @@ def continued(batch: Batch, margin: int) -> Tensor:
     batch. Extended images look the same in every batch.
 
     >>> image = torch.tensor([[[0, 51], [102, 255]]], dtype=torch.uint8)
-    >>> continued(make_batch([image]), 1)[0, 0]
+    >>> continued(Batch.of([image]), 1)[0, 0]
     tensor([0.0000, 0.0000, 0.2000, 0.2000])
     """
     height, width = batch.pixels.shape[2:]

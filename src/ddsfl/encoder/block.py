@@ -1,4 +1,4 @@
-"""Blocks: one way each from images to vectors, by a descriptor, a coding, a pooling, a norm and a weight."""
+"""Blocks: each turns images into vectors with a descriptor, a coding, a pooling, a norm and a weight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Block:
 
     Attributes
     ----------
-    name : what stages and files call it.
+    name : its name in stages and files.
     source : which descriptors: "stack" are the learned layers, others are named in the settings' sources
         or by their method ("sift").
     output : which of the source's descriptor sets; for a stack the layer, counted from 0.
@@ -54,7 +54,7 @@ class Block:
     weight: float | Literal["cv"] = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse values that can only fail after hours of learning."""
+        """Reject values that would otherwise fail after hours of learning."""
         if not isinstance(self.name, str) or not self.name or "." in self.name:
             raise ValueError(f"name {self.name!r} of a block; expected text without dots.")
         what = f"block {self.name}"
@@ -70,7 +70,7 @@ class Block:
             raise ValueError(f"{what}: weight={self.weight!r}; expected a number above 0 or 'cv'.")
 
     def check_source(self, source: Source) -> None:
-        """Raise ValueError if the block asks for what its source does not give."""
+        """Raise ValueError if the source does not give what the block needs."""
         what = f"block {self.name}"
         if not source.is_local and self.coding is not None:
             raise ValueError(
@@ -88,7 +88,7 @@ class Block:
             )
 
     def make_coding(self, device: str | torch.device, seed: int) -> Coding | None:
-        """Return the block's coding, not yet fitted; None if vectors are taken unchanged."""
+        """Return the block's coding, not yet fitted; None if it uses vectors unchanged."""
         if self.coding is None:
             return None
         coding: Coding = make_method(CODINGS, self.coding, device=device, random_state=seed)

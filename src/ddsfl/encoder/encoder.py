@@ -34,7 +34,7 @@ class Encoder:
     """Turns images into one vector of unit length per block.
 
     Blocks with the same source share one pass over the pixels: the three layers of a stack are three blocks.
-    The encoder holds nothing but what was learned, so it can be sent to other processes.
+    The encoder holds only what was learned, so it can be sent to other processes.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Encoder:
     def encode_all(
         self, images: Sequence[Tensor] | ImageList, progress: Progress | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """Return the vectors (N, width) of all images by block; they leave the device at the end, at once."""
+        """Return the vectors (N, width) of all images by block; they leave the device at the end."""
         collected: dict[str, Tensor] = {}
         for numbers, vectors in self.encode(images, progress):
             at = torch.tensor(numbers).to(self.device, non_blocking=True)  # does not wait for the GPU
@@ -113,7 +113,7 @@ class Encoder:
         vectors: dict[str, Tensor] = {}
         for name, source in self.sources.items():
             if not source.sees_pixels:
-                assert isinstance(images, ImageList)  # networks need what images are decoded from
+                assert isinstance(images, ImageList)  # networks decode the images themselves
                 raw = as_tensor(source.vectors(images.sources, progress), self.device)
                 mine = [block for block in self.blocks if block.source == name]
                 vectors |= {block.name: unit_vectors(raw, block.power) for block in mine}

@@ -1,1 +1,1 @@
-"""Data sets, protocols, searches and tables."""
+"""Evaluations, the search of settings, the demo and the paper's tables."""

@@ -1,4 +1,4 @@
-"""One cell of a result: one method on one split, as a JSON file from which tables are drawn."""
+"""Cells: the result of one method on one split, stored as a JSON file. Tables are drawn from these files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cell = dict[str, Any]
 
 
 def score_predictions(true: Sequence[Any], predicted: Sequence[Any], classes: Sequence[Any]) -> Cell:
-    """Return accuracy, mean class accuracy, accuracy a class (None: not tested) and the confusion matrix.
+    """Return accuracy, mean class accuracy, accuracy per class (None: not tested) and the confusion matrix.
 
     >>> score_predictions(["a", "a", "b"], ["a", "b", "b"], ["a", "b"])["mean_class_accuracy"]
     0.75
@@ -46,7 +46,7 @@ def score_predictions(true: Sequence[Any], predicted: Sequence[Any], classes: Se
 def joined_confusion(cells: Sequence[Cell]) -> tuple[np.ndarray[Any, Any], list[str]]:
     """Return the sum of the confusion matrices of several splits, and its classes.
 
-    A class that one of the splits lost, because its images cannot be read say, adds nothing there.
+    A class that is missing from a split, for example because its images are unreadable, adds nothing there.
 
     >>> one = {"confusion": [[1]], "classes": ["b"]}
     >>> two = {"confusion": [[2, 1], [0, 3]], "classes": ["a", "b"]}
@@ -67,14 +67,14 @@ def score_rankings(relevant: np.ndarray[Any, Any], scores: np.ndarray[Any, Any])
 
 
 def current_commit() -> str | None:
-    """Return the commit of the source tree, with a plus if it was changed since.
+    """Return the commit of the source tree, followed by a plus sign if files have changed since.
 
-    The environment variable DDSFL_COMMIT goes first: whoever copies a tree to another machine knows, and the
-    repository there may be an older one. None outside of git, and for a copy that is installed within
-    somebody else's repository.
+    The environment variable DDSFL_COMMIT takes precedence, because a tree copied to another machine may be
+    in an older repository. Returns None outside of git, and for a copy installed within the repository of
+    another project.
     """
-    if told := os.environ.get("DDSFL_COMMIT"):
-        return told
+    if given := os.environ.get("DDSFL_COMMIT"):
+        return given
     try:
         top = Path(_git("rev-parse", "--show-toplevel"))
         if (top / "src" / "ddsfl").resolve() != Path(__file__).resolve().parents[1]:
@@ -87,7 +87,7 @@ def current_commit() -> str | None:
 
 
 def write_cell(path: Path, cell: Cell) -> None:
-    """Write a cell so that it appears whole or not at all."""
+    """Write a cell; its file appears complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(cell, indent=1) + "\n").encode())
 
@@ -103,7 +103,7 @@ def read_cell(path: Path, like: Cell) -> Cell | None:
 
 
 def cells_table(cells: Sequence[Cell]) -> Table:
-    """Return a table of the measures of cells in percent, with mean and spread where there are several."""
+    """Return a table of the measures of cells in percent, with mean and spread if there are several."""
     ranked = "accuracy" not in cells[0]
     measures = ["mean_average_precision"] if ranked else ["mean_class_accuracy", "accuracy"]
     table = Table("split", *(name.replace("_", " ") for name in measures))

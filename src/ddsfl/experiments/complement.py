@@ -1,4 +1,4 @@
-"""Where a method and a network complement each other: classes that each wins, with pictures of them."""
+"""How a method and a network complement each other: the classes on which each is better, with examples."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 from ddsfl.report.plots import save_figure
 
-#: As in the paper's figure: two classes each, and so many pictures of one.
+#: As in the paper's figure: two classes per method, six images per class.
 SHOWN_CLASSES, SHOWN_PICTURES = 2, 6
 
 
 @dataclass(frozen=True)
 class Complement:
-    """Two methods class by class.
+    """Two methods compared class by class.
 
     Attributes
     ----------
-    ours, theirs : the methods.
-    classes : (name, ours, theirs) in percent, means over the common splits, from our largest win to theirs.
-    n_splits : how many splits these are.
+    ours, theirs : names of the methods.
+    classes : (name, ours, theirs) in percent, means over common splits, from our largest win to theirs.
+    n_splits : number of common splits.
     """
 
     ours: str
@@ -40,7 +40,7 @@ class Complement:
     n_splits: int
 
     def words(self) -> str:
-        """Return who is better on how many classes."""
+        """Return on how many classes each method is better, as a sentence."""
         wins = sum(one > other for _, one, other in self.classes)
         losses = sum(one < other for _, one, other in self.classes)
         equal = len(self.classes) - wins - losses
@@ -97,7 +97,7 @@ def complement(ours: Mapping[str, Cell], theirs: Mapping[str, Cell]) -> Compleme
 def draw_examples(
     path: Path, found: Complement, cells: tuple[Cell, Cell], images: ImageSet, split: Split
 ) -> None:
-    """Draw test images that one method got right and the other wrong, from the classes each wins most.
+    """Draw test images that only one method classified correctly, from the classes it wins most clearly.
 
     ``cells`` are those of both methods on ``split``.
     """
@@ -111,26 +111,26 @@ def draw_examples(
     methods = (found.ours, found.theirs)
     for line, (name, winner) in zip(grid, rows):
         chosen = won_images(cells[winner], cells[1 - winner], images, split, name)[:SHOWN_PICTURES]
-        pictures = ImageList([images.paths[index] for index in chosen], colour="rgb", max_side=200)
-        for axes, picture in zip(line, pictures):
-            axes.imshow(picture.permute(1, 2, 0).numpy())
-        line[0].set_title(f"{name}: right by {methods[winner]} alone", loc="left", fontsize=9)
+        examples = ImageList([images.paths[index] for index in chosen], colour="rgb", max_side=200)
+        for axes, pixels in zip(line, examples):
+            axes.imshow(pixels.permute(1, 2, 0).numpy())
+        line[0].set_title(f"{name}: only {methods[winner]} is right", loc="left", fontsize=9)
     save_figure(figure, path)
 
 
 def won_images(right: Cell, wrong: Cell, images: ImageSet, split: Split, name: str) -> Sequence[int]:
-    """Return the test images of class ``name`` that one cell got right and the other wrong, in order."""
+    """Return the test images of class ``name`` that ``right`` got right and ``wrong`` got wrong."""
     for cell in (right, wrong):
         if cell["split_fingerprint"] != fingerprint(split.train, split.test):
             raise ValueError(
-                f"the cell of {cell['method']} on {cell['split']} is of other images than those given; "
+                f"the cell of {cell['method']} on {cell['split']} was made from other images; "
                 "expected the folder it was made from."
             )
-    given = [
+    predicted = [
         [cell["classes"][int(number)] for number in cell["predicted"].split()] for cell in (right, wrong)
     ]
     return [
         index
-        for index, one, other in zip(split.test, *given)
+        for index, one, other in zip(split.test, *predicted)
         if images.labels[index] == name and one == name and other != name
     ]

@@ -1,4 +1,4 @@
-"""The demo: drawn scenes, three kinds of filters on one split, a model and pictures to look at."""
+"""The demo: compare three kinds of filters on drawn scenes, save a model and draw what it learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddsfl.report.console import Console, show
 from ddsfl.report.inspection import draw_model
 from ddsfl.report.plots import draw_confusion
 
-#: Drawn scenes are small and simple: fewer filters, scales and words than the quick preset has do, and a
+#: Drawn scenes are small and simple: fewer filters, scales and words than in preset `quick` suffice. Each
 #: filter explains more, so it may cost more.
 DEMO_CHANGES: Mapping[str, Any] = {
     "layers.bank.n_filters": 100,
@@ -27,9 +27,9 @@ DEMO_CHANGES: Mapping[str, Any] = {
     "blocks.coding.n_words": 400,
 }
 _BANK = preset("quick").layers[0].bank or {}
-#: RICA takes as many steps as DDSFL in all: those before the class terms join, and those of the rounds.
+#: RICA takes as many steps in total as DDSFL: those before the class terms are added and those of the rounds.
 _ALL_STEPS = DEMO_CHANGES["layers.bank.max_iter"] + _BANK["rounds"] * _BANK["round_iter"]
-#: The three kinds of filters that the demo compares; all else is the same.
+#: The three kinds of filters that the demo compares; all other settings are equal.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "Random": {"layers.bank.max_iter": 0, "layers.bank.gamma": 0.0, "layers.bank.eta": 0.0},
     "RICA": {"layers.bank.gamma": 0.0, "layers.bank.eta": 0.0, "layers.bank.max_iter": _ALL_STEPS},
@@ -39,7 +39,7 @@ N_TRAIN, N_TEST = 30, 60
 
 
 def demo_scenes(seed: int) -> tuple[list[Any], list[str], list[Any], list[str]]:
-    """Return training images, their labels, test images and theirs, drawn from one seed."""
+    """Return training images, training labels, test images and test labels, drawn with one seed."""
     images, labels = make_scenes(n_per_class=N_TRAIN + N_TEST, random_state=seed)
     seen: dict[str, int] = {}
     train: list[int] = []
@@ -56,7 +56,7 @@ def demo_scenes(seed: int) -> tuple[list[Any], list[str], list[Any], list[str]]:
 def compare_kinds(
     seed: int, *, device: str = "auto", console: Console | None = None
 ) -> tuple[dict[str, dict[str, Any]], SceneClassifier]:
-    """Return the scores of each kind of filters on the scenes of ``seed``, and the DDSFL model."""
+    """Return the scores of each kind of filter on the scenes of ``seed``, and the DDSFL model."""
     console = console or Console(quiet=True)
     train_images, train_labels, test_images, test_labels = demo_scenes(seed)
     scores = {}
@@ -74,7 +74,7 @@ def compare_kinds(
 
 
 def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
-    """Compare the kinds, print a table, and leave model and pictures in ``out``."""
+    """Compare the kinds of filters, print a table, and write the model and the pictures to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     scores, model = compare_kinds(seed, device=device, console=console)
     model.save(out / "scenes.safetensors")

@@ -1,4 +1,4 @@
-"""Tables drawn from cells, as text and Markdown; the numbers come from cell files alone."""
+"""Tables drawn from cells, as text and Markdown; all numbers come from cell files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ddsfl.experiments.results import (
 from ddsfl.experiments.tables import BANK_SIZES, TableOfRows, bank_method
 from ddsfl.report.plots import save_figure
 
-CHANGED = "* made with other settings than the method has now."
+CHANGED = "* computed with settings that differ from the method's current ones."
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class DrawnTable:
 
     Attributes
     ----------
-    rows : which rows it has.
+    rows : definition of the table.
     datasets : its columns.
-    summaries : of each row and data set; None for rows that are cited.
+    summaries : one per row and data set; None for cited rows.
     comparisons : (data set, method, better method, difference).
-    cells : all cells behind the numbers.
+    cells : all cells that the numbers come from.
     """
 
     rows: TableOfRows
@@ -49,19 +49,19 @@ class DrawnTable:
     cells: tuple[Cell, ...]
 
     def lines(self) -> list[list[str]]:
-        """Return the table as text: a line a row, the label first, then ours and the paper's a data set."""
-        found = []
+        """Return the table as text: per row the label, then our number and the paper's for each data set."""
+        lines = []
         for row, summaries in zip(self.rows.rows, self.summaries):
             line = [row.label]
             for dataset, summary in zip(self.datasets, summaries):
                 line.append("" if summary is None else str(summary))
                 if self.has_paper(dataset):
                     line.append(f"{row.paper[dataset]:.2f}" if dataset in row.paper else "")
-            found.append(line)
-        return found
+            lines.append(line)
+        return lines
 
     def has_paper(self, dataset: str) -> bool:
-        """Return whether the paper has numbers on a data set."""
+        """Return whether the paper has numbers for a data set."""
         return any(dataset in row.paper for row in self.rows.rows)
 
     def header(self) -> list[str]:
@@ -72,14 +72,14 @@ class DrawnTable:
         return titles
 
     def notes(self) -> list[str]:
-        """Return what stands below: notes of the table, marks and comparisons."""
+        """Return the lines below the table: its notes, the meaning of marks, and comparisons."""
         marked = any(summary and summary.changed for line in self.summaries for summary in line)
         notes = [*self.rows.notes, *([CHANGED] if marked else [])]
         return notes + [difference_words(*each) for each in self.comparisons]
 
 
 def difference_words(dataset: str, method: str, better: str, found: Difference) -> str:
-    """Return a comparison in words.
+    """Return a comparison as one line of text.
 
     >>> difference_words("scene15", "rica-1layer", "ddsfl-1layer", Difference(0.5, 0.2, 5, 0.004, 0.03))
     'scene15: ddsfl-1layer over rica-1layer +0.50 ± 0.20 (5 splits; p 0.004, corrected 0.03)'
@@ -94,19 +94,20 @@ def difference_words(dataset: str, method: str, better: str, found: Difference) 
 def draw_cells(
     rows: TableOfRows, folder: Path, datasets: Sequence[str], n_splits: int | None = None
 ) -> DrawnTable:
-    """Fill a table from the cells in ``folder``; what is missing stays missing.
+    """Fill a table from the cells in ``folder``; missing cells stay missing.
 
-    Rows show the first ``n_splits``, by default those that the protocol prescribes. Without it, pairs are
-    compared on all splits that both methods have: more of them tell smaller differences from chance.
+    Rows show the first ``n_splits`` splits, by default as many as the protocol prescribes. Without
+    ``n_splits``, pairs are compared on all splits that both methods have: more splits distinguish smaller
+    differences from chance.
     """
-    found = {dataset: read_cells(folder, dataset, n_splits) for dataset in datasets}
+    shown = {dataset: read_cells(folder, dataset, n_splits) for dataset in datasets}
     every = {dataset: read_cells(folder, dataset, n_splits or sys.maxsize) for dataset in datasets}
     summaries = [
         tuple(
             None
             if row.method is None
             else summarise(cells.get(row.method, {}), n_splits or prescribed_splits(dataset))
-            for dataset, cells in found.items()
+            for dataset, cells in shown.items()
         )
         for row in rows.rows
     ]
@@ -143,7 +144,7 @@ def _caption(drawn: DrawnTable) -> Text:
 
 
 def as_markdown(drawn: DrawnTable, command: str) -> str:
-    """Return the table in Markdown, with the command that made it and where its cells come from."""
+    """Return the table in Markdown, with the command that draws it and the origin of its cells."""
     header = drawn.header()
     lines = [f"## {drawn.rows.title}", "", f"`{command}`", ""]
     lines += [pipes(header), pipes(["---", *["---:"] * (len(header) - 1)])]
@@ -165,14 +166,14 @@ def pipes(parts: Sequence[str]) -> str:
 def _origin(cells: Sequence[Cell]) -> str:
     if not cells:
         return "No cells yet."
-    told = [f"{name} {', '.join(values)}" for name, values in provenance(cells).items() if values]
-    return f"{len(cells)} cells; {'; '.join(told)}."
+    origins = [f"{name} {', '.join(values)}" for name, values in provenance(cells).items() if values]
+    return f"{len(cells)} cells; {'; '.join(origins)}."
 
 
 def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None = None) -> None:
-    """Draw the score over the number of filters, a line a number of layers, as the paper's figure.
+    """Draw the score over the number of filters, one line per number of layers, as in the paper's figure.
 
-    Only splits that all the sizes have count, so that points differ by their filters alone.
+    Only splits that all sizes have in common are included, so points differ only in their filters.
     """
     cells = read_cells(folder, dataset, n_splits)
     sizes = {
@@ -185,8 +186,8 @@ def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None
     for number, colour in ((1, "#2563eb"), (2, "#d97706"), (3, "#059669")):
         points = []
         for size in sizes[number] if common else ():
-            found = cells[bank_method(number, size)]
-            points.append(summarise({split: found[split] for split in common}, len(common)))
+            by_split = cells[bank_method(number, size)]
+            points.append(summarise({split: by_split[split] for split in common}, len(common)))
         if points:
             means = [point.mean or 0.0 for point in points]
             spreads = [point.spread or 0.0 for point in points]
@@ -194,7 +195,7 @@ def draw_bank_sizes(path: Path, folder: Path, dataset: str, n_splits: int | None
             axes.errorbar(sizes[number], means, spreads, color=colour, marker="o", capsize=3, label=label)
     axes.set_xscale("log", base=2)
     axes.set_xticks(BANK_SIZES, [str(size) for size in BANK_SIZES])
-    axes.set_xlabel("filters a layer")
+    axes.set_xlabel("filters per layer")
     axes.set_ylabel("mean class accuracy, %")
     axes.grid(color="#e5e7eb", linewidth=0.8)
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Train and test a classifier on splits of one image set; the result of each split is a cell that is kept."""
+"""Train and test a classifier on splits of one image set; each split gives one stored cell."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ddsfl.model.fit import Fit
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
-#: Test images whose vectors are joined at once.
+#: Number of test images whose vectors are joined at a time.
 SCORED_AT_ONCE = 500
 
 
@@ -45,18 +45,18 @@ class Evaluation:
 
     Attributes
     ----------
-    settings : of the classifier.
-    method : the name that cells carry.
-    dataset : the name of the image set that cells carry.
-    seed : of the learning; splits have their own seeds.
+    settings : settings of the classifier.
+    method : name of the method, stored in cells.
+    dataset : name of the image set, stored in cells.
+    seed : seed of the learning; splits have their own seeds.
     device : "auto", "cpu" or "cuda".
-    folder : where cells are kept; None keeps nothing.
-    shared_stages : folder of the stages of several methods on one split, which then share what they have in
-        common; None keeps the stages of each cell to itself, until it is finished.
-    vectors : vectors of test images that other methods on the split computed, by what they depend on.
-        Methods share one dictionary and one counter.
-    uses : how many methods still need each of them.
-    truth : which images are difficult for which class, for PASCAL VOC.
+    folder : where cells are stored; None stores nothing.
+    shared_stages : folder for the stages of several methods on one split, which share what they have in
+        common; None keeps the stages of each cell separate and removes them when it is finished.
+    vectors : vectors of test images computed by other methods on the split, by a digest of what they depend
+        on. Methods share one dictionary and one counter.
+    uses : how many methods still need each of these vectors.
+    truth : for PASCAL VOC, which images are difficult for which class.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Evaluation:
     truth: VocTruth | None = None
 
     def cell_path(self, split: str) -> Path | None:
-        """Return the file of the cell of a split, if cells are kept."""
+        """Return the path of the cell of a split; None if cells are not stored."""
         return None if self.folder is None else cell_path(self.folder, self.method, split)
 
     def training_labels(self, labels: Sequence[Any] | Mapping[int, Any], split: Split) -> Labels:
@@ -100,7 +100,7 @@ class Evaluation:
 
 
 def cell_path(folder: Path, method: str, split: str) -> Path:
-    """Return the file of a cell.
+    """Return the path of a cell.
 
     >>> cell_path(Path("cells"), "ddsfl-2layers:svm", "random 1").name
     'ddsfl-2layers_svm.random1.json'
@@ -110,7 +110,7 @@ def cell_path(folder: Path, method: str, split: str) -> Path:
 
 
 def settings_of_cell(settings: Settings) -> dict[str, Any]:
-    """Return settings as a cell keeps them: of a network the name of its file, not its folder."""
+    """Return settings as a cell stores them: with the file names of networks, without their folders."""
     values = settings.to_json()
     for parameters in values["sources"].values():
         if "path" in parameters:
@@ -119,7 +119,7 @@ def settings_of_cell(settings: Settings) -> dict[str, Any]:
 
 
 def made_with(cell: Cell, settings: Settings) -> bool:
-    """Return whether a cell was made with these settings; those that it lacks have defaults."""
+    """Return whether a cell was made with these settings; settings missing from it have defaults."""
     try:
         of_cell = Settings.from_json(cell["settings"])
     except (KeyError, TypeError, ValueError):
@@ -134,19 +134,19 @@ def evaluate_split(
     split: Split,
     console: Console | None = None,
 ) -> Cell:
-    """Return the cell of one split, from its file if the same work was done before.
+    """Return the cell of one split; it is read from its file if the same work was done before.
 
-    ``labels`` gives the label of each image that the split names, by its index in ``images``.
+    ``labels`` gives the label of each image of the split, by its index in ``images``.
     Images with several labels are scored by mean average precision, others by accuracy.
     """
     console = console or Console(quiet=True)
     expected = _expected(evaluation, images, labels, split)
     path = evaluation.cell_path(split.name)
     if path is not None and (cell := read_cell(path, expected)) is not None:
-        console.say(f"{split.name}: found from an earlier run")
+        console.say(f"{split.name}: reused from an earlier run")
         return cell
     own_stages = None if path is None else path.with_suffix(".stages")
-    commit = current_commit()  # of the code that runs, whatever is committed meanwhile
+    commit = current_commit()  # before the run, during which somebody may commit
     start = time.perf_counter()
     model = SceneClassifier(evaluation.settings, device=evaluation.device, random_state=evaluation.seed).fit(
         images.subset(split.train),
@@ -168,7 +168,7 @@ def evaluate_split(
         "split_seed": split.seed,
         "C": float(model.classifier_.C_),
         "weights": list(model.weights_),
-        # Of each stage when it was computed, here or for a cell that shares it; then what this cell took.
+        # Stages may have been computed for another cell; wall_seconds is the time of this one.
         "seconds": {**model.seconds_, "test": tested - trained},
         "wall_seconds": tested - start,
         "device": _device_name(evaluation.device),
@@ -183,7 +183,7 @@ def evaluate_split(
 def _expected(
     evaluation: Evaluation, images: ImageList, labels: Sequence[Any] | Mapping[int, Any], split: Split
 ) -> Cell:
-    """Return what a cell of this evaluation says about how it was made."""
+    """Return the values by which a stored cell of this evaluation is recognised."""
     used = [*split.train, *split.test]
     expected: Cell = {
         "dataset": evaluation.dataset,
@@ -208,13 +208,13 @@ def _measured(
     split: Split,
     scores: np.ndarray[Any, Any],
 ) -> Cell:
-    """Return how good the scores of the test images are."""
+    """Return the measures of the scores of the test images."""
     if evaluation.truth is not None:
         path = evaluation.cell_path(split.name)
         if path is None:
-            raise ValueError("PASCAL VOC needs a folder, for the files of its server.")
+            raise ValueError("PASCAL VOC needs a folder for the files of its server.")
         pretrained = not all(source.sees_pixels for source in model.sources_.values())
-        # comp2 allows other images than VOC's, which networks were trained on.
+        # Networks were trained on images outside VOC, which only comp2 allows.
         competition = "comp2" if pretrained else "comp1"
         classes = [str(name) for name in model.classes_]
         return evaluation.truth.measure(classes, split.test, scores, path.with_suffix(""), competition)
@@ -224,7 +224,7 @@ def _measured(
         return score_rankings(relevant, scores)
     predicted, classes = list(model.labels_from(scores)), list(model.classes_)
     measured = score_predictions(true, predicted, classes)
-    # One line: the number of the class predicted for each test image, in the order of the split.
+    # Predicted class numbers in the order of the split, as text: a list would take one line per image.
     measured["predicted"] = " ".join(str(classes.index(label)) for label in predicted)
     return measured
 
@@ -237,7 +237,7 @@ def _test_scores(
     split: Split,
     console: Console,
 ) -> np.ndarray[Any, Any]:
-    """Return the scores of the test images, from vectors that an earlier method left if possible."""
+    """Return the scores of the test images; vectors computed by earlier methods are reused."""
     test = images.subset(split.test)
     if evaluation.shared_stages is None:
         return model.decision_function(test, progress=console.progress)

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 
 def learn_filters(grid: Grid, name: str) -> Array:
-    """Return pictures of the filters of layer 1 that a method learns on the first split, as for its cell."""
+    """Return pictures of the filters that layer 1 of a method's cell learns on the first split."""
     evaluation = Evaluation(
         method(name, grid.networks), name, seed=grid.seed, device=grid.device, shared_stages=grid.scratch
     )
@@ -38,7 +38,7 @@ def learn_filters(grid: Grid, name: str) -> Array:
 
 
 def draw_side_by_side(path: Path, pictures: Mapping[str, Array]) -> None:
-    """Draw mosaics of filters beside each other, by title, as one PNG."""
+    """Draw mosaics of filters, given by title, next to each other in one PNG."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / f"{number}.png" for number in range(len(pictures))]
         for file, (title, tiles) in zip(files, pictures.items()):

@@ -1,4 +1,4 @@
-"""Run many methods on the splits of one data set; each method on each split is a cell that is kept."""
+"""Run several methods on the splits of one data set; each method on each split gives one stored cell."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ Lines: TypeAlias = "SimpleQueue[str]"
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Which cells are wanted, and what making them takes.
+    """The cells to compute, and everything needed to compute them.
 
     Attributes
     ----------
     dataset, data : name of the data set and its folder.
-    methods : names, as `method` reads them.
-    n_splits : splits of the protocol; more than it prescribes may be asked for.
-    cells : folder of the cells, one folder a data set in it.
-    networks : ONNX files by the name that methods call them.
-    scratch : where stages are kept while cells are made; they take some GB.
-    seed : of the learning; splits have seeds of their own.
+    methods : names of the methods, see `methods.method`.
+    n_splits : number of splits; it may exceed what the protocol prescribes.
+    cells : folder of the cells, with one subfolder per data set.
+    networks : ONNX files by the names that methods use for them.
+    scratch : folder for stages while cells are computed; they take several GB.
+    seed : seed of the learning; splits have their own seeds.
     """
 
     dataset: str
@@ -59,7 +59,7 @@ class Grid:
 
     @property
     def folder(self) -> Path:
-        """Where the cells of this data set are."""
+        """The folder of this data set's cells."""
         return self.cells / self.dataset
 
     def settings(self) -> dict[str, Settings]:
@@ -81,7 +81,7 @@ class Grid:
         return plan.read(self.data)
 
     def missing(self, split: str) -> list[str]:
-        """Return the methods that have no cell of these settings for a split."""
+        """Return the methods that have no cell for a split with the current settings."""
         missing = []
         for name, settings in self.settings().items():
             like = {"dataset": self.dataset, "method": name, "seed": self.seed}
@@ -92,9 +92,9 @@ class Grid:
 
 
 def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None:
-    """Make all cells that are missing; ``jobs`` splits at a time, each in a process of its own.
+    """Compute all missing cells; several ``jobs`` run as many splits at a time, each in its own process.
 
-    Interrupted work goes on where it stopped: finished cells stay, and so do the stages of others.
+    A second call resumes interrupted work: finished cells and stored stages are kept.
     """
     image_set, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
@@ -117,11 +117,11 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
 def _run_in_processes(
     grid: Grid, numbers: Sequence[int], networks: NetworkVectors, jobs: int, say: Report
 ) -> None:
-    """Run splits in processes of their own, ``jobs`` at a time."""
+    """Run each split in its own process, ``jobs`` at a time."""
     context = get_context("spawn")  # CUDA cannot be used again after a fork
     lines: Lines = context.SimpleQueue()
     n_processes = min(jobs, len(numbers))
-    # Processes that run at the same time share the cores; each would otherwise take all of them.
+    # By default each process would use all cores.
     n_threads = max(1, (os.cpu_count() or 1) // n_processes)
     with ProcessPoolExecutor(
         n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
@@ -140,11 +140,11 @@ def _run_in_processes(
 
 
 def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
-    """Make the missing cells of one split and yield a line on each."""
+    """Compute the missing cells of one split and yield one line of text per cell."""
     wanted = {name: method(name, grid.networks) for name in grid.missing(split.name)}
     truth = grid.read_truth()
     scratch = grid.scratch / f"{grid.dataset}.{split.name.replace(' ', '').replace('/', '-')}"
-    # One list of images for all methods that see them alike: decoded once.
+    # Methods that see the same pixels share one image list, so images are decoded once.
     for seen in sorted({_seen(settings) for settings in wanted.values()}):
         chosen = {name: settings for name, settings in wanted.items() if _seen(settings) == seen}
         images = pixels_of(next(iter(chosen.values())), image_set.paths)
@@ -180,18 +180,18 @@ def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVe
 
 
 def _networks(grid: Grid, image_set: ImageSet, wanted: Sequence[Settings]) -> NetworkVectors:
-    """Return where the vectors of networks are, of all images that can be read, if any method wants them."""
+    """Return the store of network vectors; it covers all readable images if any method has a network."""
     paths: list[Path] = []
     if any(network_blocks(settings) for settings in wanted):
-        gone = {problem.index for problem in ImageList(image_set.paths).read_all()}
-        paths = [path for index, path in enumerate(image_set.paths) if index not in gone]
+        unreadable = {problem.index for problem in ImageList(image_set.paths).read_all()}
+        paths = [path for index, path in enumerate(image_set.paths) if index not in unreadable]
     return NetworkVectors(grid.scratch / f"{grid.dataset}.networks", paths, grid.device)
 
 
 def pixels_of(settings: Settings, paths: Sequence[Path]) -> ImageList:
-    """Return the images of a method, at least as large as the paper's three layers need.
+    """Return the images of a method, at least as large as the paper's three layers require.
 
-    All methods of the paper then see the same pixels.
+    All methods of the paper therefore see the same pixels.
     """
     colour, max_side, min_side = _seen(settings)
     return ImageList(paths, colour=colour, max_side=max_side, min_side=min_side)
@@ -201,7 +201,7 @@ def _seen(settings: Settings) -> tuple[Colour, int, int]:
     return settings.colour, settings.max_side, max(settings.min_side, preset("paper").min_side)
 
 
-#: Where a process of its own says what it has done.
+#: The queue for the lines of text of a worker process.
 _lines: Lines | None = None
 
 
@@ -212,7 +212,7 @@ def _start_process(lines: Lines, n_threads: int) -> None:
 
 
 def _run_split_alone(grid: Grid, number: int, networks: NetworkVectors) -> None:
-    """Make the missing cells of one split in a process of its own."""
+    """Compute the missing cells of one split in a worker process."""
     assert _lines is not None
     image_set, splits = grid.read()
     for line in run_split(grid, image_set, splits[number], networks):
@@ -222,8 +222,8 @@ def _run_split_alone(grid: Grid, number: int, networks: NetworkVectors) -> None:
 def readable_split(
     images: ImageList, split: Split, labels: Sequence[Label]
 ) -> tuple[Split, dict[int, Label]]:
-    """Return the split without images that cannot be read, and the labels of those it has."""
+    """Return the split without unreadable images, and the labels of the others by index."""
     used = [*split.train, *split.test]
-    gone = {used[problem.index] for problem in images.subset(used).read_all()}
-    whole = split.without(gone)
-    return whole, {index: labels[index] for index in [*whole.train, *whole.test]}
+    unreadable = {used[problem.index] for problem in images.subset(used).read_all()}
+    readable = split.without(unreadable)
+    return readable, {index: labels[index] for index in [*readable.train, *readable.test]}

@@ -1,7 +1,7 @@
-"""The methods of the tables by name: rival descriptors, learned layers, networks and what joins them.
+"""The methods of the tables by name: hand-crafted descriptors, learned layers, networks and combinations.
 
-A name is built of parts: ``sift``, ``rica-2layers``, ``ddsfl-3layers``, ``ddsfl-2layers:svm``,
-``ddsfl-3layers+alexnet_pool5``. Everything but what a row varies comes from preset `paper`.
+A name consists of parts: ``sift``, ``rica-2layers``, ``ddsfl-3layers``, ``ddsfl-2layers:svm``,
+``ddsfl-3layers+alexnet_pool5``. Settings that a name does not vary come from preset `paper`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ddsfl.encoder.block import Block
 from ddsfl.model.presets import BANK, LLC, PRESETS, preset
 from ddsfl.model.settings import Settings
 
-#: Where the files of networks are, by the name that methods call them.
+#: Files of networks, by the names that methods use for them.
 NetworkFiles = Mapping[str, str | os.PathLike[str]]
 
-#: The hand-made descriptors: they need neither layers nor a file.
+#: The hand-crafted descriptors: they need neither layers nor a file.
 DESCRIPTORS = [name for name, kind in METHODS.items() if kind.sees_pixels and not kind.uses_labels]
 
-#: How a network is named that sees an image in five views.
+#: Suffix of a network that sees five views of each image.
 FIVE_VIEWS = "five-views"
 
-#: What learns the filters: changes of every layer's bank. RICA takes as many steps as DDSFL in all: steps
-#: alone are worth more than most settings.
+#: How filters are learned: changes to the bank of every layer. RICA takes as many steps in total as DDSFL,
+#: because the number of steps matters more than most settings.
 LEARNING: Mapping[str, Mapping[str, Any]] = {
     "random": {"gamma": 0.0, "eta": 0.0, "max_iter": 0},
     "rica": {
@@ -38,7 +38,7 @@ LEARNING: Mapping[str, Mapping[str, Any]] = {
     "ddsfl": {},
 }
 
-#: What a row of an ablation changes: values by path.
+#: What an ablation changes: values by path.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "sharing": {"layers.bank.eta": 0.0},
     "sharing-alone": {
@@ -49,7 +49,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "any-patches": {"layers.exemplars": {"method": "random", "fraction": 0.1}},
     "svm": {"layers.exemplars": {"method": "svm"}},
     "as-printed": {"layers.bank.margin": 1.0, "layers.bank.eta": 1.0},
-    # what the paper codes and how it joins layers: no signs, all layers alike
+    # as in the paper: descriptors without signs, equal weights of all layers
     "magnitudes": {"layers.signs": 0.0, "blocks.weight": 1.0},
     "llc-average": {"blocks.pooling": "average"},
     "vq-max": {"blocks.coding": {"method": "vq", "n_words": LLC["n_words"]}},
@@ -67,7 +67,8 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
     Parameters
     ----------
     name : parts joined by "+": a preset, a descriptor, LEARNING-Nlayers (with :VARIANT or :dN for N
-        filters), or one of ``networks`` (with :five-views for corners and middle instead of the whole).
+        filters), or one of ``networks`` (with :five-views for four corners and centre instead of the complete
+        image).
     networks : ONNX files by name.
 
     >>> [block.name for block in method("rica-2layers+sift").blocks]
@@ -76,24 +77,26 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
     128
     """
     parts = [_part(part, networks or {}) for part in name.split("+")]
-    whole = parts[0]
+    joined = parts[0]
     for part in parts[1:]:
-        names = {block.name for block in whole.blocks} & {block.name for block in part.blocks}
+        names = {block.name for block in joined.blocks} & {block.name for block in part.blocks}
         if names:
             raise ValueError(f"method {name!r} joins {', '.join(sorted(names))} twice.")
-        if whole.layers and part.layers:
-            raise ValueError(f"method {name!r} joins two stacks of learned layers; expected one at most.")
-        if whole.colour != part.colour:
-            raise ValueError(f"method {name!r} joins parts that see {whole.colour} and {part.colour} images.")
-        # What is added is weighed by cross-validation against what was there.
+        if joined.layers and part.layers:
+            raise ValueError(f"method {name!r} joins two stacks of learned layers; expected at most one.")
+        if joined.colour != part.colour:
+            raise ValueError(
+                f"method {name!r} joins parts that see {joined.colour} and {part.colour} images."
+            )
+        # Weights of added blocks are chosen by cross-validation.
         added = tuple(dataclasses.replace(block, weight="cv") for block in part.blocks)
-        whole = dataclasses.replace(
-            whole,
-            layers=whole.layers or part.layers,
-            sources={**whole.sources, **part.sources},
-            blocks=(*whole.blocks, *added),
+        joined = dataclasses.replace(
+            joined,
+            layers=joined.layers or part.layers,
+            sources={**joined.sources, **part.sources},
+            blocks=(*joined.blocks, *added),
         )
-    return whole
+    return joined
 
 
 def _part(name: str, networks: NetworkFiles) -> Settings:
@@ -113,14 +116,14 @@ def _part(name: str, networks: NetworkFiles) -> Settings:
         known = [*PRESETS, *DESCRIPTORS, *networks]
         raise ValueError(
             f"method {name!r} is unknown; expected {learned} or {', '.join(known)}; "
-            "a network is known by the name that its file is given by (--network NAME=FILE)."
+            "networks are named with --network NAME=FILE."
         )
     return _learned(match[1], int(match[2]), match[3])
 
 
 def _learned(kind: str, n_layers: int, variant: str | None) -> Settings:
-    whole = preset("paper")
-    settings = dataclasses.replace(whole, layers=whole.layers[:n_layers], blocks=whole.blocks[:n_layers])
+    paper = preset("paper")
+    settings = dataclasses.replace(paper, layers=paper.layers[:n_layers], blocks=paper.blocks[:n_layers])
     changes = {f"layers.bank.{key}": value for key, value in LEARNING[kind].items()}
     if variant is not None and re.fullmatch(r"d\d+", variant):
         changes["layers.bank.n_filters"] = int(variant[1:])
@@ -132,5 +135,5 @@ def _learned(kind: str, n_layers: int, variant: str | None) -> Settings:
 
 
 def _single(block: Block, sources: Mapping[str, Any] | None = None) -> Settings:
-    whole = preset("paper")
-    return dataclasses.replace(whole, layers=(), sources=sources or {}, blocks=(block,))
+    paper = preset("paper")
+    return dataclasses.replace(paper, layers=(), sources=sources or {}, blocks=(block,))

@@ -1,4 +1,4 @@
-"""Vectors of pretrained networks, computed once: networks learn nothing, so all splits share them."""
+"""Vectors of pretrained networks, computed once: networks do not learn here, so all splits share them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ddsfl.model.settings import Settings, plain
 
 @dataclass(frozen=True)
 class NetworkVectors:
-    """The vectors of all images of a data set, a stored table a network.
+    """The vectors of all images of a data set, one stored table per network.
 
     Attributes
     ----------
-    folder : where the tables are kept.
-    paths : all images that can be read.
+    folder : where the tables are stored.
+    paths : all readable images.
     device : where the networks run.
     """
 
@@ -49,7 +49,7 @@ class NetworkVectors:
     def share(
         self, evaluation: Evaluation, images: ImageList, labels: Mapping[int, Any], split: Split
     ) -> None:
-        """Put the vectors of one split where the fit and the test of an evaluation look for them."""
+        """Store the vectors of one split where the fit and the test of an evaluation expect them."""
         blocks = network_blocks(evaluation.settings)
         if not blocks:
             return
@@ -73,7 +73,7 @@ class NetworkVectors:
         return [file_fingerprint(path) for path in self.paths]
 
     def _table(self, settings: Settings, block: Block) -> Arrays:
-        """Return the table of a network, computed where it is not stored yet."""
+        """Return the table of a network; compute it if it is not stored."""
         source = make_source(settings.source(block.source), self.device)
         parameters = {key: value for key, value in settings.source(block.source).items() if key != "path"}
         key = [plain(parameters), source.fingerprint(), self._contents, ddsfl.__version__]

@@ -1,4 +1,4 @@
-"""The page of results: all tables with rows to compare, between markers of a page that is kept by hand."""
+"""The results page: all tables with rows to compare, written between two markers of a page edited by hand."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from ddsfl.experiments.drawing import as_markdown, draw_bank_sizes, draw_cells
 from ddsfl.experiments.results import datasets_with_cells, read_cells
 from ddsfl.experiments.tables import BANK_SIZES, NETWORKS, TABLES, TableOfRows, bank_method, table
 
-#: What stands between these lines is written anew; all else in the page is kept.
+#: Text between these lines is regenerated; the rest of the page is kept.
 START = "<!-- from here to the end mark: written by `ddsfl reproduce report`, do not edit -->"
 END = "<!-- end of what `ddsfl reproduce report` writes -->"
 
 LEGEND = """\
 # Tables
 
-Percent of mean class accuracy (VOC: mean average precision): mean ± standard deviation over the splits, in
-brackets how many. A dash is a cell that has not been run. Beside ours stands the paper's number where the
-data set is the paper's own. Differences are paired by split, over all splits that both methods have; the
-corrected p allows for training sets that overlap (Nadeau and Bengio). Every number of ours is drawn from the
-files in `cells/`.
+Mean class accuracy in percent (VOC: mean average precision): mean ± standard deviation over the splits, with
+the number of splits in brackets. A dash marks a result that has not been computed. The paper's number is next
+to ours if the data set is one of the paper's. Differences are paired by split, over all splits that both
+methods have; the corrected p accounts for overlapping training sets (Nadeau and Bengio). All our numbers come
+from the files in `results/cells/`.
 """
 
 NOT_REPRODUCED = """\
 ## What is not reproduced here
 
-- The paper's deep features are Caffe's fc6 (and fc7 in a footnote); that network is not at hand. The networks
-  in the tables are others and are named.
-- UIUC Sports, MIT Indoor 67 and PASCAL VOC 2012 are not at hand. Their protocols are implemented
-  (`ddsfl reproduce TABLE --data DIR --dataset uiuc-sports`, `indoor67`, `voc2012`) and tested on small trees
-  of the same form. sports8 and indoor10 stand in for two of them in form only: other images, other numbers,
-  so the paper's are not set beside them.
-- The paper's figure of bank sizes has no printed numbers to compare with.
+- The paper's deep features are Caffe's fc6 (and fc7 in a footnote). That network is not available here; the
+  tables use other networks and name them.
+- UIUC Sports, MIT Indoor 67 and PASCAL VOC 2012 are not available here. Their protocols are implemented
+  (`ddsfl reproduce TABLE --data DIR --dataset uiuc-sports`, `indoor67`, `voc2012`) and tested on small
+  folders with the same layout. sports8 and indoor10 replace two of them in layout only: their images differ,
+  so the paper's numbers are not shown next to them.
+- The paper prints no numbers for its figure of bank sizes.
 """
 
 
 def write_report(cells: Path, out: Path, networks: Sequence[str] = NETWORKS) -> list[Path]:
-    """Write ``results.md`` and its pictures into ``out`` from all cells; return the files.
+    """Write ``results.md`` and its pictures into ``out`` from all cells; return their paths.
 
-    Text of an earlier ``results.md`` outside the markers stays.
+    Text outside the markers of an existing ``results.md`` is kept.
     """
     out.mkdir(parents=True, exist_ok=True)
-    there = datasets_with_cells(cells)
+    datasets = datasets_with_cells(cells)
     parts, files = [LEGEND], [out / "results.md"]
     for name in TABLES:
         rows = table(name, networks)
-        shown = [dataset for dataset in there if rows.suits(dataset) and _compares(rows, cells, dataset)]
+        shown = [dataset for dataset in datasets if rows.suits(dataset) and _compares(rows, cells, dataset)]
         if not shown:
             continue
         command = f"ddsfl reproduce {name} {' '.join(f'--dataset {dataset}' for dataset in shown)}"
@@ -72,13 +72,13 @@ def write_report(cells: Path, out: Path, networks: Sequence[str] = NETWORKS) -> 
 
 def complement_parts(cells: Path, dataset: str, networks: Sequence[str]) -> list[str]:
     """Return the tables of DDSFL and each network class by class, in Markdown."""
-    found = read_cells(cells, dataset)
-    pairs = (complement(found.get("ddsfl-3layers", {}), found.get(name, {})) for name in networks)
+    by_method = read_cells(cells, dataset)
+    pairs = (complement(by_method.get("ddsfl-3layers", {}), by_method.get(name, {})) for name in networks)
     return [pair.as_markdown(dataset) for pair in pairs if pair is not None]
 
 
 def _compares(rows: TableOfRows, cells: Path, dataset: str) -> bool:
-    """Return whether there is something to compare: two rows with cells, or one beside cited numbers."""
+    """Return whether there is something to compare: two rows with cells, or one and cited numbers."""
     made = set(rows.methods) & set(read_cells(cells, dataset))
     if rows.name == "bank-size":  # layers of one size belong to another table
         sizes = [{bank_method(layers, size) for layers in (1, 2, 3)} for size in BANK_SIZES]
@@ -88,7 +88,7 @@ def _compares(rows: TableOfRows, cells: Path, dataset: str) -> bool:
 
 
 def _replaced(page: Path, generated: str) -> str:
-    """Return the page with its generated part exchanged, or with one added at its end."""
+    """Return the page with its generated part replaced, or appended if there is none."""
     text = page.read_text(encoding="utf-8") if page.is_file() else ""
     before, start, rest = text.partition(START)
     if not start:

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, in percent: its own results and those it cites. Nothing else.
+"""The numbers that the paper prints, in percent: its own results and those it cites.
 
 Mean class accuracy on Scene 15, UIUC Sports and MIT Indoor 67 (in this order, None: not given), and average
 precision on the test set of PASCAL VOC 2012.
@@ -13,7 +13,7 @@ SETS = ("scene15", "uiuc-sports", "indoor67")
 
 Percent = tuple[float | None, float | None, float | None]
 
-#: Table "Table-results-feature". Caffe is the sixth layer (fc6) of a network that is not at hand.
+#: Table "Table-results-feature". Caffe is the sixth layer (fc6) of a network that is not available here.
 FEATURES: Mapping[str, Percent] = {
     "GIST": (73.28, None, 22.00),
     "CENTRIST": (83.10, 78.50, 36.90),

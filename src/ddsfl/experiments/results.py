@@ -1,4 +1,4 @@
-"""What cell files say: means and spreads over splits, and methods compared split by split."""
+"""Results from cell files: means and spreads over splits, and methods compared split by split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ddsfl.experiments.cells import Cell, read_cell
 from ddsfl.experiments.evaluate import made_with
 from ddsfl.experiments.methods import method
 
-#: How a number that there is not is written: a dash.
+#: How a missing number is shown: a dash.
 MISSING = "\u2013"
 
 #: Cells of one data set, by method and name of the split.
@@ -26,20 +26,20 @@ CellsByMethod = Mapping[str, Mapping[str, Cell]]
 def read_cells(folder: Path, dataset: str, n_splits: int | None = None) -> dict[str, dict[str, Cell]]:
     """Return the cells of a data set, by method and split, of the first ``n_splits`` random splits.
 
-    By default these are as many as the protocol of the set prescribes, so that all methods of a table are
-    shown on the same splits. Files that are no cells of the set are passed over.
+    The default is the number that the protocol of the set prescribes, so all methods of a table are shown on
+    the same splits. Files that are not cells of the set are ignored.
     """
     wanted = n_splits or prescribed_splits(dataset)
-    found: dict[str, dict[str, Cell]] = {}
+    cells: dict[str, dict[str, Cell]] = {}
     for path in sorted((folder / dataset).glob("*.json")):
         cell = read_cell(path, {"dataset": dataset})
         if cell is not None and split_number(cell["split"]) <= wanted:
-            found.setdefault(cell["method"], {})[cell["split"]] = cell
-    return found
+            cells.setdefault(cell["method"], {})[cell["split"]] = cell
+    return cells
 
 
 def prescribed_splits(dataset: str) -> int:
-    """Return how many splits the protocol of a data set has; 1 for a set without a protocol."""
+    """Return the number of splits in the protocol of a data set; 1 for a set without a protocol."""
     return PROTOCOLS[dataset].n_splits if dataset in PROTOCOLS else 1
 
 
@@ -54,7 +54,7 @@ def split_number(name: str) -> int:
 
 
 def score_of(cell: Cell) -> float | None:
-    """Return the score of a cell in percent; None where the labels of the test images are secret.
+    """Return the score of a cell in percent; None if the labels of the test images are secret.
 
     >>> score_of({"mean_class_accuracy": 0.5}), score_of({"mean_average_precision": None})
     (50.0, None)
@@ -64,24 +64,24 @@ def score_of(cell: Cell) -> float | None:
 
 
 def is_current(cell: Cell) -> bool:
-    """Return whether a cell was made with the settings that its method has now."""
+    """Return whether a cell was made with the current settings of its method."""
     sources = cell["settings"]["sources"]
     networks = {name: parameters["path"] for name, parameters in sources.items() if "path" in parameters}
     try:
         return made_with(cell, method(cell["method"], networks))
-    except ValueError:  # a method that there is no more
+    except ValueError:  # a method that no longer exists
         return False
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the cells of one method on one data set say.
+    """The scores of one method on one data set.
 
     Attributes
     ----------
-    scores : in percent, one a split.
-    n_wanted : how many splits there should be.
-    changed : whether some cell was made with other settings than the method has now.
+    scores : in percent, one per split.
+    n_wanted : expected number of splits.
+    changed : whether any cell was made with settings that differ from the method's current ones.
 
     Examples
     --------
@@ -97,12 +97,12 @@ class Summary:
 
     @property
     def mean(self) -> float | None:
-        """The mean over the splits; None without any."""
+        """The mean over the splits; None if there are none."""
         return float(np.mean(self.scores)) if self.scores else None
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over the splits (n - 1); None with fewer than two."""
+        """The standard deviation over the splits (n - 1); None for fewer than two."""
         return float(np.std(self.scores, ddof=1)) if len(self.scores) > 1 else None
 
     def __str__(self) -> str:
@@ -116,31 +116,31 @@ class Summary:
 
 
 def summarise(cells: Mapping[str, Cell], n_wanted: int) -> Summary:
-    """Return what the cells of one method, by split, say together."""
+    """Return the summary of the cells of one method, given by split."""
     scored = [cell for cell in cells.values() if score_of(cell) is not None]
     scores = tuple(score for score in map(score_of, scored) if score is not None)
     return Summary(scores, n_wanted, changed=not all(map(is_current, scored)))
 
 
 class Difference(NamedTuple):
-    """How much better one method is than another on the same splits, in points of percent."""
+    """How much better one method is than another on the same splits, in percentage points."""
 
     mean: float
     spread: float
     """Standard deviation of the differences (n - 1); NaN for one split."""
     n: int
-    """Splits that both have."""
+    """Number of common splits."""
     p: float
     """Two-sided paired t-test; NaN for one split."""
     p_corrected: float
-    """The same with the variance of Nadeau and Bengio, since training sets of random splits overlap."""
+    """The same with the variance of Nadeau and Bengio, because training sets of random splits overlap."""
 
 
 def compare(cells_a: Mapping[str, Cell], cells_b: Mapping[str, Cell]) -> Difference | None:
-    """Compare two methods on the splits that both have, b minus a; None if there are none.
+    """Compare two methods on their common splits, b minus a; None if there are none.
 
     t = mean / sqrt(v / n) with v the variance of the n differences. Splits drawn from one set overlap, so
-    v / n is too small a variance of the mean; Nadeau and Bengio (2003) take (1/n + n_test/n_train) v.
+    v / n underestimates the variance of the mean; Nadeau and Bengio (2003) use (1/n + n_test/n_train) v.
 
     >>> def cell(accuracy):
     ...     return {"mean_class_accuracy": accuracy, "n_train": 30, "n_test": 10}
@@ -165,7 +165,7 @@ def compare(cells_a: Mapping[str, Cell], cells_b: Mapping[str, Cell]) -> Differe
 
 
 def _p_value(mean: float, error: float, n: int) -> float:
-    """Return how likely a t as far from 0 is; all differences equal leave no doubt, all 0 no claim."""
+    """Return the two-sided p-value of t = mean / error; if error is 0, it is 0, or 1 for mean 0."""
     if error == 0:
         return 1.0 if mean == 0 else 0.0
     return float(2 * stats.t.sf(abs(mean) / error, n - 1))
@@ -173,13 +173,13 @@ def _p_value(mean: float, error: float, n: int) -> float:
 
 def datasets_with_cells(folder: Path) -> list[str]:
     """Return the data sets that have a folder of cells, those with a protocol first, in their order."""
-    there = [path.name for path in sorted(folder.glob("*")) if any(path.glob("*.json"))]
-    known = [name for name in PROTOCOLS if name in there]
-    return known + [name for name in there if name not in known]
+    names = [path.name for path in sorted(folder.glob("*")) if any(path.glob("*.json"))]
+    known = [name for name in PROTOCOLS if name in names]
+    return known + [name for name in names if name not in known]
 
 
 def provenance(cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """Return the commits, devices, versions and seeds that made some cells, each once and sorted."""
+    """Return the commits, devices, versions and seeds of some cells, each once and sorted."""
     keys = {"commits": "commit", "devices": "device", "versions": "version", "seeds": "seed"}
     return {
         name: sorted({str(cell[key]) for cell in cells if cell.get(key) is not None})

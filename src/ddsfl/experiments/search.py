@@ -1,4 +1,4 @@
-"""The sequential choice of the weights of the terms by cross-validation on training images alone."""
+"""Sequential choice of the weights of the terms by cross-validation on training images only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ddsfl.images.labels import Labels
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
-#: What is chosen, in this order, and the values that are tried: lambda2 has no effect while gamma is 0, so
+#: The values to try for each weight, in the order of the search: lambda2 has no effect while gamma is 0, so
 #: gamma comes before it. The weights are for inputs of unit mean energy.
 GRIDS: Mapping[str, tuple[float, ...]] = {
     "xi": (0.0, 0.005, 0.015, 0.05),
@@ -36,7 +36,7 @@ GRIDS: Mapping[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting that was tried: which parameter, its value, all changes in use, and the scores a fold."""
+    """One setting that was tried: the parameter, its value, all changes in use, and one score per fold."""
 
     parameter: str
     value: float
@@ -51,14 +51,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Search:
-    """What was tried, in order, and the changes that won."""
+    """The candidates in order, and the chosen changes."""
 
     candidates: tuple[Candidate, ...]
     chosen: Mapping[str, Any]
 
 
 def bank_path(parameter: str) -> str:
-    """Return the path of a weight in the settings, of all layers.
+    """Return the path of a weight in the settings, for all layers.
 
     >>> bank_path("eta")
     'layers.bank.eta'
@@ -81,16 +81,16 @@ def search_settings(
 ) -> Search:
     """Choose the weights of the terms one after another, as the paper does.
 
-    All start at 0. Each in turn takes the value with the best mean score over the folds, the first of equal
-    ones, and keeps it while the next is chosen.
+    All start at 0. Each in turn is set to the value with the best mean score over the folds, the first of
+    equal ones, and keeps it while the next is chosen.
 
     Parameters
     ----------
-    images, labels : the training images; no others are looked at.
-    folder : where each candidate leaves a JSON file, and each fold its stages; a second call goes on there.
-    settings : what the candidates differ from.
-    grids : the values of each parameter that is searched, in the order of the search.
-    report : called with each candidate as it is known.
+    images, labels : the training images; no others are used.
+    folder : for one JSON file per candidate and the stages of each fold; a second call resumes there.
+    settings : the settings that candidates change.
+    grids : the values to try for each parameter, in the order of the search.
+    report : called with each candidate when its scores are known.
     """
     folds = training_folds(labels, n_folds, seed)
     chosen: dict[str, Any] = {bank_path(parameter): 0.0 for parameter in grids}
@@ -110,7 +110,7 @@ def search_settings(
 
 
 def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split]:
-    """Return one split a fold, each image tested once; folds have equal shares of every class.
+    """Return one split per fold; each image is tested once, and folds have equal shares of every class.
 
     >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
     [[0, 2], [1, 3]]
@@ -141,7 +141,7 @@ def _scores(
     folder: Path,
     console: Console | None,
 ) -> tuple[float, ...]:
-    """Return the score of a candidate on each fold, from its file if the same work left it there."""
+    """Return the score of a candidate on each fold; it is read from its file if the same work was done."""
     like = {
         "settings": evaluation.settings.to_json(),
         "pixels": images.fingerprint(),
@@ -151,9 +151,9 @@ def _scores(
         "version": ddsfl.__version__,
     }
     path = folder / f"candidate.{fingerprint(like)}.json"
-    found = read_cell(path, json.loads(json.dumps(like)))
-    if found is not None:
-        return tuple(found["scores"])
+    stored = read_cell(path, json.loads(json.dumps(like)))
+    if stored is not None:
+        return tuple(stored["scores"])
     scores = []
     for number, fold in enumerate(folds, start=1):
         on_fold = replace(evaluation, shared_stages=folder / f"fold{number}.stages")
@@ -167,7 +167,7 @@ def _scores(
 
 
 def _drop_own(stages: Path, settings: Settings) -> None:
-    """Remove the stages that no other candidate shares, some GB each: all that comes from learned layers."""
+    """Remove stages that depend on learned layers: several GB that no other candidate shares."""
     sources = settings.make_sources()
     learned = {block.name for block in settings.blocks if sources[block.source].uses_labels}
     learned |= {f"layer{number}" for number in range(1, len(settings.layers) + 1)}

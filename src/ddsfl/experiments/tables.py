@@ -9,10 +9,10 @@ from ddsfl.experiments import published
 from ddsfl.experiments.methods import FIVE_VIEWS
 from ddsfl.experiments.published import by_set
 
-#: Networks that stand in for the paper's Caffe features, by the name of their files.
+#: Networks used in place of the paper's Caffe features, by the names of their files.
 NETWORKS = ("alexnet_pool5", "efficientnet_lite0")
 
-#: Sizes of the paper's figure, and the one of preset `paper`.
+#: Bank sizes of the paper's figure, and that of preset `paper`.
 BANK_SIZES = (128, 256, 400, 512, 1024, 2048)
 
 
@@ -22,9 +22,9 @@ class Row:
 
     Attributes
     ----------
-    label : how the table calls it.
-    method : the method that makes its numbers, as `methods.method` reads it; None: cited, never run.
-    paper : the paper's number in percent, by data set.
+    label : its name in the table.
+    method : the method of its numbers, see `methods.method`; None: cited, never run.
+    paper : the paper's numbers in percent, by data set.
     """
 
     label: str
@@ -34,14 +34,14 @@ class Row:
 
 @dataclass(frozen=True)
 class TableOfRows:
-    """What a table shows.
+    """The definition of a table.
 
     Attributes
     ----------
-    name, title : of the table.
-    rows : in order.
-    notes : what a reader must know to read it.
-    pairs : methods that are compared split by split, the second minus the first.
+    name, title : name and title of the table.
+    rows : the rows in order.
+    notes : explanations below the table.
+    pairs : methods to compare split by split, the second minus the first.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TableOfRows:
     pairs: tuple[tuple[str, str], ...] = ()
 
     def suits(self, dataset: str) -> bool:
-        """Return whether a data set belongs into this table: those of VOC have one of their own."""
+        """Return whether a data set belongs in this table; VOC has its own table."""
         return dataset.startswith("voc") == (self.name == "voc")
 
     @property
@@ -61,7 +61,7 @@ class TableOfRows:
 
 
 def table(name: str, networks: Sequence[str] = NETWORKS) -> TableOfRows:
-    """Return the rows of a table; ``networks`` names those that stand in for Caffe.
+    """Return the rows of a table; ``networks`` names those used in place of Caffe.
 
     >>> [row.label for row in table("layers").rows][3:6]
     ['RICA, 1 layer', 'RICA, 2 layers', 'RICA, 3 layers']
@@ -93,8 +93,8 @@ def _features(networks: Sequence[str]) -> TableOfRows:
         joined = f"ddsfl-3layers+{network}"
         pairs += [("ddsfl-3layers", joined), (network, joined), (f"sift+{network}", joined)]
     notes = (
-        "The paper's network is Caffe's fc6; the networks here are others, named in their rows, and the "
-        "paper's number is beside each.",
+        "The paper's network is Caffe's fc6. The networks here are others, named in their rows; the numbers "
+        "next to them are the paper's for Caffe.",
     )
     return TableOfRows("features", "Features", tuple(rows), notes, tuple(pairs))
 
@@ -124,9 +124,9 @@ def _voc(networks: Sequence[str]) -> TableOfRows:
     for network in networks:
         rows += _beside(network, paper)
     notes = (
-        "Mean average precision, trained on the list train and tested on val. The paper's numbers are of the "
-        "test set after training on trainval; its labels are secret, so `--dataset voc2012-test` writes the "
-        "files for VOC's server instead of a score.",
+        "Mean average precision, trained on the list train and tested on val. The paper's numbers are for "
+        "the test set, after training on trainval. The labels of the test set are secret, so "
+        "`--dataset voc2012-test` writes the files for VOC's server instead of a score.",
     )
     pairs = (("rica-3layers", "ddsfl-3layers"),)
     return TableOfRows("voc", "PASCAL VOC 2012", tuple(rows), notes, pairs)
@@ -147,8 +147,8 @@ def _components(networks: Sequence[str]) -> TableOfRows:
     rows.append(Row("all, NN exemplars, margin 1 and eta 1", "ddsfl-2layers:as-printed", rows[-1].paper))
     notes = (
         "Two layers. Without exemplars, the class terms are learned from as many patches as there would be "
-        "exemplars, chosen blindly; the paper used all patches.",
-        "The last row has the margin that the paper prints, 1, and eta 1; preset `paper` has margin 0.05 "
+        "exemplars, chosen at random; the paper used all patches.",
+        "The last row uses the margin that the paper prints, 1, and eta 1; preset `paper` uses margin 0.05 "
         "and eta 0.005.",
     )
     pairs = [("rica-2layers", row.method) for row in rows[2:] if row.method is not None]
@@ -170,9 +170,8 @@ def _layers(networks: Sequence[str]) -> TableOfRows:
         pairs.append((plain, _stack(label, 3)))
         pairs += [(_stack(label, number), _stack(label, number + 1)) for number in (1, 2)]
     notes = (
-        "The last two rows are descriptors as the paper has them, |W x| without signs, and a third layer "
-        "that counts as much as the others; preset `paper` keeps signs and gives the third layer half the "
-        "weight.",
+        "The last two rows use the paper's descriptors, |W x| without signs, and equal weights of all "
+        "layers; preset `paper` keeps the signs and gives the third layer half the weight.",
     )
     return TableOfRows("layers", "Number of layers", tuple(rows), notes, tuple(pairs))
 
@@ -182,7 +181,7 @@ def _stack(label: str, n_layers: int) -> str:
 
 
 def bank_method(n_layers: int, n_filters: int) -> str:
-    """Return the method of DDSFL with some number of filters; preset `paper` has 400.
+    """Return the method of DDSFL with a given number of filters; preset `paper` has 400.
 
     >>> bank_method(1, 128), bank_method(2, 400)
     ('ddsfl-1layer:d128', 'ddsfl-2layers')
@@ -196,7 +195,7 @@ def _bank_size(networks: Sequence[str]) -> TableOfRows:
         for number in (1, 2, 3)
         for size in BANK_SIZES
     ]
-    notes = ("The paper shows these as a figure without numbers.",)
+    notes = ("The paper shows these results as a figure without numbers.",)
     return TableOfRows("bank-size", "Size of the filter bank", tuple(rows), notes)
 
 
@@ -214,7 +213,7 @@ def _colour(networks: Sequence[str]) -> TableOfRows:
     rows = (Row("gray", "ddsfl-2layers"), Row("L*a*b", "ddsfl-2layers:lab"))
     notes = (
         "Two layers. The paper tried one layer on UIUC Sports and reports a gain of about one point. "
-        "Scene 15 has no colours.",
+        "The images of Scene 15 are gray.",
     )
     return TableOfRows(
         "colour", "Gray against colour", rows, notes, (("ddsfl-2layers", "ddsfl-2layers:lab"),)
@@ -228,8 +227,8 @@ def _published(networks: Sequence[str]) -> TableOfRows:
     for method in ("best", *(f"best+{network}" for network in networks)):
         rows.append(Row(method.replace("+", " + "), method))
     notes = (
-        "Numbers of other methods are cited by the paper from their own publications and were not run here; "
-        "the paper's for DDSFL + network is its DDSFL + Caffe.",
+        "The paper cites the numbers of other methods from their publications; these methods were not run "
+        "here. The paper's number for DDSFL + network is that of its DDSFL + Caffe.",
     )
     return TableOfRows("published", "Other methods", tuple(rows), notes)
 
@@ -247,8 +246,8 @@ def _best(networks: Sequence[str]) -> TableOfRows:
             pairs.append((seen, f"best+{seen}"))
         pairs.append((f"best+{network}", f"best+{network}:{FIVE_VIEWS}"))
     notes = (
-        "Networks see the whole image, or in five views its corners and its middle; the vector is then the "
-        "mean over the views.",
+        "Networks see the complete image or, in five views, its corners and its centre; the vector is then "
+        "the mean over the views.",
     )
     return TableOfRows("best", "Preset best", tuple(rows), notes, tuple(pairs))
 
@@ -256,7 +255,7 @@ def _best(networks: Sequence[str]) -> TableOfRows:
 def _complement(networks: Sequence[str]) -> TableOfRows:
     rows = [Row("DDSFL", "ddsfl-3layers", by_set(published.FEATURES["DDSFL"]))]
     rows += [Row(network, network, by_set(published.FEATURES["Caffe"])) for network in networks]
-    notes = ("On the 67 classes of MIT Indoor the paper's DDSFL is better on 14, Caffe on 53.",)
+    notes = ("Of the 67 classes of MIT Indoor, the paper's DDSFL is better on 14 and Caffe on 53.",)
     return TableOfRows("complement", "DDSFL and networks, class by class", tuple(rows), notes)
 
 

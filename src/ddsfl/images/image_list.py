@@ -1,13 +1,12 @@
-"""Sequences of images: decoded on access or ahead of it, within bounded memory."""
+"""Sequences of images, decoded on access and within bounded memory."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -15,10 +14,10 @@ from torch import Tensor
 
 from ddsfl.images.decode import Colour, Source, UnreadableImage, decode
 
-__all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "batches", "decode"]
+__all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]
 
 # A few threads hide the decoding behind the computation; more would multiply the memory use.
-_THREADS = min(4, max(2, os.cpu_count() or 1))
+THREADS = min(4, max(2, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class ImageList(Sequence[Tensor]):
         ``progress`` is called with (images done, images in total).
         """
         problems = []
-        pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="read")
+        pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
         try:
             # The futures return no images, so only the cache holds any.
             futures = {pool.submit(self._reason, index): index for index in range(len(self))}
@@ -170,39 +169,9 @@ class ImageList(Sequence[Tensor]):
         True
         """
         unseen = self.subset(i for i, at in enumerate(self._indices) if at not in self._store.digests)
-        for _ in batches(unseen, 1):
-            pass
+        for problem in unseen.read_all():
+            raise UnreadableImage(problem.source, problem.reason)
         digest = hashlib.sha256()
         for index in self._indices:
             digest.update(self._store.digests[index])
         return digest.hexdigest()[:16]
-
-
-def batches(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
-    """Yield ``images`` in lists of at most ``size``, decoding the next ones in the background.
-
-    At most two batches are held in addition to the current one. Errors in the background are raised
-    here, in the batch they belong to.
-
-    >>> import torch
-    >>> [len(batch) for batch in batches([torch.zeros(1, 16, 16)] * 5, 2)]
-    [2, 2, 1]
-    """
-    if size < 1:
-        raise ValueError(f"size={size} must be at least 1.")
-    if isinstance(images, list | tuple):  # nothing to decode
-        for start in range(0, len(images), size):
-            yield list(images[start : start + size])
-        return
-    pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="read")
-    try:
-        waiting: deque[Future[Tensor]] = deque()
-        ahead = max(2 * size, 2 * _THREADS)
-        submitted = 0
-        for start in range(0, len(images), size):
-            while submitted < min(len(images), start + ahead):
-                waiting.append(pool.submit(images.__getitem__, submitted))
-                submitted += 1
-            yield [waiting.popleft().result() for _ in range(min(size, len(images) - start))]
-    finally:  # also if the caller stops early or presses Ctrl-C
-        pool.shutdown(cancel_futures=True)

@@ -10,10 +10,11 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
+from ddsfl.compute.device import as_numpy, as_tensor, make_generator
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.algorithm import COLUMNS, learn_filters, random_filters
 from ddsfl.learning.objective import Objective, Weights
@@ -154,7 +155,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         spatial_neighbors : (N, M, P) patches around each patch; required if ``xi`` is above 0.
         """
         self._check_parameters()
-        patches = self._patches(X, reset=True)
+        patches = as_matrix(self, X, reset=True, stay=True)
         self._check_patches(patches)
         membership = self._membership(y, len(patches))
         objective = Objective(
@@ -188,29 +189,10 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def transform(self, X: ArrayLike | Tensor) -> Array | Tensor:
         """Return the features |W x|, (N, D); for a tensor, a tensor on the same device."""
         check_is_fitted(self)
-        patches = self._patches(X, reset=False)
+        patches = as_matrix(self, X, reset=False, stay=True)
         filters = torch.from_numpy(self.filters_).to(patches)
         features = (patches @ filters.T).abs_()
         return features.to(X.device) if isinstance(X, Tensor) else as_numpy(features)
-
-    def _patches(self, X: ArrayLike | Tensor, *, reset: bool) -> Tensor:
-        """Return the patches as a finite tensor on the device of the computation."""
-        if not isinstance(X, Tensor):
-            array = validate_data(self, X, reset=reset, dtype=[np.float32, np.float64])
-            return as_tensor(array, resolve_device(self.device))
-        if X.ndim != 2 or len(X) == 0:
-            raise ValueError(f"X has shape {tuple(X.shape)}; expected (n_patches, n_inputs).")
-        if reset:
-            self.n_features_in_ = X.shape[1]
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {X.shape[1]} features, but FilterBank is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        patches = as_tensor(X, X.device if self.device == "auto" else resolve_device(self.device))
-        if not patches.isfinite().all():
-            raise ValueError("X contains NaN or infinity; expected finite numbers.")
-        return patches
 
     def _check_patches(self, patches: Tensor) -> None:
         """Raise ValueError if there is nothing to learn; warn about too few patches."""

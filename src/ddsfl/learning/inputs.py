@@ -15,10 +15,7 @@ from ddsfl.learning.layer import Layer, LearnedLayer, spanned_field
 from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import (
     Batch,
-    make_batch,
     patches_at,
-    resize,
-    scaled_shapes,
 )
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
@@ -85,7 +82,7 @@ class InputDrawer:
         moments: Moments | None = None
         some = [self.images[number] for number in chosen]
         for numbers, images in image_batches(some, self.device, progress):
-            batch = make_batch(images, self.device)
+            batch = Batch.of(images, self.device)
             places = self._places([chosen[number] for number in numbers], batch.shapes, n_per_image)
             for forward, at in self._at_each_scale(batch, places):
                 raw = forward.inputs_at(self.index, at.images, at.corners)
@@ -113,7 +110,7 @@ class InputDrawer:
         around = torch.empty(total, neighbours, n_axes, device=self.device) if neighbours else None
         pictures: Tensor | None = None
         for numbers, images in image_batches(self.images, self.device, progress):
-            batch = make_batch(images, self.device)
+            batch = Batch.of(images, self.device)
             if pictures is None:
                 shape = (n_images, pictures_each, batch.pixels.shape[1], self.field, self.field)
                 pictures = torch.zeros(shape)
@@ -156,7 +153,7 @@ class InputDrawer:
         for scale in range(self.layer.n_scales):
             chosen = (places.scales == scale).nonzero()[:, 0]
             if len(chosen):
-                scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+                scaled = batch.scaled(scale)
                 at = PlacesAtScale(
                     *(
                         part.to(self.device)

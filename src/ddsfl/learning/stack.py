@@ -12,21 +12,18 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
-from torch.nn import functional
 
 from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
-from ddsfl.compute.parameters import make_method
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.bank import FilterBank
-from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.layer import Layer, LearnedLayer, check_layers, spanned_field
-from ddsfl.learning.pictures import average_of_strongest, patterns_of_filters
+from ddsfl.learning.steps import encoded_terms, learn_bank, select_exemplars, space_arrays
 from ddsfl.patches.batches import Progress
-from ddsfl.patches.geometry import Batch, centres, grid_counts, make_batch, resize, scaled_shapes
+from ddsfl.patches.geometry import Batch, centres
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
 from ddsfl.patches.source import LocalSource
@@ -66,6 +63,10 @@ class FilterStack(LocalSource):
     """
 
     uses_labels = True
+    sharing_: list[np.ndarray[Any, Any]]
+    objective_: list[np.ndarray[Any, Any]]
+    n_exemplars_: list[np.ndarray[Any, Any]]
+    pixel_filters_: list[np.ndarray[Any, Any]]
 
     def __init__(
         self,
@@ -155,7 +156,7 @@ class FilterStack(LocalSource):
         drawer = InputDrawer(images, self.layers, below, device=device, seed=seed)
         n_per_image = min(layer.patches_per_image, max(1, self.max_patches // len(images)))
 
-        learned_space = stages.run(f"{name}.space", lambda: _space_arrays(drawer.learn_space(progress)))
+        learned_space = stages.run(f"{name}.space", lambda: space_arrays(drawer.learn_space(progress)))
         space = InputSpace(*(torch.from_numpy(learned_space[part]) for part in InputSpace._fields))
 
         @cache  # drawn once, and only if the result of a step that needs it is not stored
@@ -178,28 +179,24 @@ class FilterStack(LocalSource):
 
     def _forget(self) -> None:
         self.learned_: list[LearnedLayer] = []
-        self.sharing_: list[np.ndarray[Any, Any]] = []
-        self.objective_: list[np.ndarray[Any, Any]] = []
         self.objective_terms_: list[tuple[str, ...]] = []
-        self.n_exemplars_: list[np.ndarray[Any, Any]] = []
-        self.pixel_filters_: list[np.ndarray[Any, Any]] = []
+        for name in KEPT:
+            setattr(self, f"{name}_", [])
 
     def _keep(self, layer: Layer, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Add the learned arrays of one layer."""
         space = InputSpace(*(torch.from_numpy(arrays[part]) for part in InputSpace._fields))
         self.learned_.append(LearnedLayer(layer, space, torch.from_numpy(arrays["filters"])))
-        self.sharing_.append(arrays["sharing"])
-        self.objective_.append(arrays["objective"])
         self.objective_terms_.append(tuple(bytes(arrays["terms"]).decode().split()))
-        self.n_exemplars_.append(arrays["n_exemplars"])
-        self.pixel_filters_.append(arrays["pixel_filters"])
+        for name in KEPT:
+            getattr(self, f"{name}_").append(arrays[name])
 
     def state(self) -> Arrays:
         """Return all learned arrays by name: layer1.filters and so on."""
         check_is_fitted(self, "learned_")
         arrays: Arrays = {}
         for index, learned in enumerate(self.learned_):
-            parts = {"filters": as_numpy(learned.filters), **_space_arrays(learned.space)}
+            parts = {"filters": as_numpy(learned.filters), **space_arrays(learned.space)}
             parts |= {name: getattr(self, f"{name}_")[index] for name in KEPT}
             parts["terms"] = encoded_terms(self.objective_terms_[index])
             arrays |= {f"layer{index + 1}.{name}": array for name, array in parts.items()}
@@ -226,12 +223,12 @@ class FilterStack(LocalSource):
         wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
         device = resolve_device(self.device)
         learned = self._learned_on(device)
-        batch = make_batch(images, device)
+        batch = Batch.of(images, device)
         shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
         rooms = {index: self._room(index, batch) for index in wanted}
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
-            scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+            scaled = batch.scaled(scale)
             forward = ForwardPass(self.layers, learned, scaled)
             for index in wanted:
                 if scale < self.layers[index].n_scales:
@@ -242,8 +239,7 @@ class FilterStack(LocalSource):
     def _room(self, index: int, batch: Batch) -> Tensor:
         """Return memory for the descriptors of a layer at all scales, so they need not be concatenated."""
         layer, field = self.layers[index], spanned_field(self.layers, index)
-        scaled = [scaled_shapes(batch.shapes, scale) for scale in range(layer.n_scales)]
-        count = sum(int(grid_counts(shapes, field, layer.step).prod(dim=1).sum()) for shapes in scaled)
+        count = batch.count_fields(field, layer.step, layer.n_scales)
         if layer.bank is None:
             width = 4 * len(self.learned_[index - 1].filters)
         else:
@@ -273,65 +269,3 @@ class FilterStack(LocalSource):
             original[cells.images],
         )
         return LocalDescriptors(vectors, positions, cells.images, original)
-
-
-def select_exemplars(
-    layer: Layer, inputs: DrawnInputs, membership: np.ndarray[Any, Any], device: Any, seed: int
-) -> np.ndarray[Any, Any]:
-    """Return which inputs are used in the class terms of which class (N, C)."""
-    labels = membership[as_numpy(inputs.images)]
-    if layer.exemplars is None:
-        return labels
-    selector = make_method(SELECTORS, layer.exemplars, device=device, random_state=seed)
-    support: np.ndarray[Any, Any] = selector.fit(inputs.projected, labels, groups=inputs.images).support_
-    return support
-
-
-def learn_bank(
-    index: int,
-    layer: Layer,
-    inputs: DrawnInputs,
-    space: InputSpace,
-    support: np.ndarray[Any, Any],
-    device: Any,
-    seed: int,
-) -> Arrays:
-    """Learn one bank in its input space and return the arrays that a stack stores."""
-    space = space.to(inputs.projected.device)
-
-    def enter(projected: Tensor) -> Tensor:
-        whitened = space.whiten(projected)
-        return functional.normalize(whitened, dim=-1) if index else whitened
-
-    bank = FilterBank(**{**(layer.bank or {}), "device": device, "random_state": seed})
-    entered = enter(inputs.projected)
-    neighbours = None if inputs.neighbours is None else enter(inputs.neighbours)
-    labels = support if len(support) else None
-    bank.fit(entered, labels, groups=inputs.images, spatial_neighbors=neighbours)
-    filters = torch.from_numpy(bank.filters_).to(entered)
-    if index == 0:
-        side = layer.field
-        pictures = patterns_of_filters(space, filters).unflatten(1, (-1, side, side))
-    else:
-        responses = (entered[inputs.pictured] @ filters.T).abs()
-        pictures = average_of_strongest(responses.cpu(), inputs.pictures)
-    return {
-        "filters": bank.filters_.astype(np.float32),
-        "sharing": bank.sharing_,
-        "objective": bank.objective_,
-        "terms": encoded_terms(bank.objective_terms_),
-        "pixel_filters": as_numpy(pictures).astype(np.float32),
-    }
-
-
-def encoded_terms(names: Sequence[str]) -> np.ndarray[Any, Any]:
-    """Return the names of the objective's terms as an array, for files that hold only arrays.
-
-    >>> bytes(encoded_terms(["total", "sparsity"])).decode()
-    'total sparsity'
-    """
-    return np.frombuffer(" ".join(names).encode(), dtype=np.uint8)
-
-
-def _space_arrays(space: InputSpace) -> Arrays:
-    return {name: as_numpy(part).astype(np.float32) for name, part in zip(space._fields, space)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.fit import Fit, Report
 from ddsfl.model.networks import NetworkFiles, moved_sources
 from ddsfl.model.presets import preset
-from ddsfl.model.settings import Settings, plain
-from ddsfl.model.storage import Learned, learned_tensors, restore_learned, upgraded
+from ddsfl.model.settings import Settings
+from ddsfl.model.storage import Learned, learned_tensors, model_header, restore_learned, upgraded
 from ddsfl.patches.batches import Progress
 
 Images = Sequence[Any] | ImageList
@@ -37,7 +36,7 @@ def _is_calibrated(model: SceneClassifier) -> bool:
 
 
 class SceneClassifier(ClassifierMixin, BaseEstimator):
-    """Learn filters, code images over them and classify by a linear SVM.
+    """Learn filters, encode images with them and classify with a linear SVM.
 
     Parameters
     ----------
@@ -51,13 +50,13 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : names of the classes, sorted.
     sources_ : the descriptors by name; "stack" is the learned FilterStack.
-    codings_ : the fitted coding of each block; None if a block takes vectors unchanged.
+    codings_ : the fitted coding of each block; None if a block uses vectors unchanged.
     weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
     settings_ : the settings in use.
     seconds_ : time of each stage of the fit.
-    training_ : what it was trained on: number of images, images per class, fingerprint of the pixels.
-    networks_ : the files that blocks read in addition.
+    training_ : the training set: number of images, images per class, fingerprint of the pixels.
+    networks_ : the files that sources read.
 
     Examples
     --------
@@ -83,7 +82,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def settings_in_use(self) -> Settings:
-        """Return the settings: those of the fit, before it those of preset and changes."""
+        """Return the settings of the fit; before the fit, those of preset and changes."""
         if hasattr(self, "settings_"):
             return self.settings_
         return preset(self.preset).change(self.changes or {})
@@ -164,15 +163,15 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         return self._for_all(X, "decision_function", progress)
 
     def predict(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
-        """Return the label of each image; with several labels an image, the indicator matrix."""
+        """Return the label of each image; with several labels per image, the indicator matrix."""
         return self.labels_from(self.decision_function(X, progress=progress))
 
     def scores_by_class(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return scores (n, C) with a column a class, also where there are only two."""
+        """Return scores (n, C) with one column per class, even for two classes."""
         return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
 
     def labels_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the labels that the scores of ``decision_function`` mean."""
+        """Return the labels for the scores of ``decision_function``."""
         if self.multilabel_:
             return scores > 0
         return self.classes_[self.scores_by_class(scores).argmax(axis=1)]
@@ -183,10 +182,10 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         return self._for_all(X, "predict_proba", progress)
 
     def score(self, X: Images, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy; of images with several labels the mean average precision.
+        """Return the accuracy; for several labels per image, the mean average precision.
 
         ``y`` may then be tuples of labels, as in ``fit``, or an indicator matrix in the order of
-        ``classes_`` (which is what scikit-learn's own cross-validation understands).
+        ``classes_`` (which scikit-learn's own cross-validation needs).
         """
         if not self.multilabel_:
             return float(super().score(X, y, sample_weight))
@@ -198,22 +197,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         """Write the model into one safetensors file, which appears complete or not at all."""
         check_is_fitted(self, "classifier_")
         learned = Learned(self.sources_, self.codings_, self.classifier_)
-        header = {
-            "preset": self.settings_.preset,
-            "changes": plain(self.settings_.changes),
-            "settings": self.settings_.to_json(),
-            "classes": self.classes_.tolist(),
-            "multilabel": self.multilabel_,
-            # The seed as it was given, for people and for get_params; seed_ is what came of it.
-            "random_state": int(self.random_state) if isinstance(self.random_state, Integral) else None,
-            "seed": self.seed_,
-            "training": self.training_,
-            "seconds": self.seconds_,
-            "device": self.device_,
-            "weights": list(self.weights_),
-            "networks": self.networks_.files,
-        }
-        write_model(path, learned_tensors(self.settings_, learned), header)
+        write_model(path, learned_tensors(self.settings_, learned), model_header(self))
 
     @classmethod
     def load(
@@ -225,8 +209,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     ) -> SceneClassifier:
         """Read a model that ``save`` wrote, onto any device; nothing in the file is executed.
 
-        ``sources`` gives the new paths of network or table files, by the name of their source. Without it
-        they are looked for where they were at training, when images are to be classified.
+        ``sources`` gives the new paths of network or table files, by the name of their source. Without it,
+        they are read from their paths at training, and only when images are encoded.
         """
         tensors, header = read_model(path)
         try:
@@ -245,7 +229,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
             model.training_, model.seconds_ = header["training"], header["seconds"]
             model.device_, model.weights_ = header["device"], tuple(header["weights"])
-            # The vectors of new images stand in a new table, so only networks must be the same.
+            # New images have their vectors in a new table, so only networks must be the same.
             networks = {name for name in header["networks"] if settings.source(name)["method"] == "onnx"}
             model.networks_ = NetworkFiles(header["networks"], networks)
             model.sources_, model.codings_, model.classifier_ = learned
@@ -256,7 +240,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         return model
 
     def check_networks(self) -> None:
-        """Raise ModelFileError unless the networks are there and are those of the training."""
+        """Raise ModelFileError unless the networks exist and are those of the training."""
         self.networks_.check(self.sources_)
 
     def block_vectors(
@@ -264,13 +248,13 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     ) -> dict[str, Tensor]:
         """Return the vectors (n_images, width) of some blocks, all by default, before they are joined.
 
-        Each has unit length and lies on the device of the model.
+        Each has unit length and is on the device of the model.
         """
         check_is_fitted(self, "classifier_")
         images = self._read(X, self.settings_)
         vectors: dict[str, Tensor] = {}
-        for numbers, found in self._vectors(images, names, progress):
-            for name, part in found.items():
+        for numbers, batch in self._vectors(images, names, progress):
+            for name, part in batch.items():
                 if name not in vectors:
                     vectors[name] = part.new_empty(len(images), part.shape[1])
                 at = torch.tensor(numbers).to(part.device, non_blocking=True)  # does not wait for the GPU
@@ -291,11 +275,11 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
     def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
         """Yield (image numbers, joined vectors on the device) in batches."""
-        for numbers, found in self._vectors(images, None, progress):
-            yield numbers, join_blocks([found[block.name] for block in self.settings_.blocks], self.weights_)
+        for numbers, batch in self._vectors(images, None, progress):
+            yield numbers, join_blocks([batch[block.name] for block in self.settings_.blocks], self.weights_)
 
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
-        """Return what a method of the classifier gives, batch by batch: vectors are not kept."""
+        """Return the output of a method of the classifier for all images; vectors are not kept."""
         check_is_fitted(self, "classifier_")
         images = self._read(X, self.settings_)
         order: list[int] = []

@@ -1,4 +1,4 @@
-"""One file a model: tensors and a JSON header in the safetensors format; never pickle."""
+"""One file per model: tensors and a JSON header in the safetensors format; pickle is never used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ddsfl.compute.stages import write_whole
 
 FORMAT = "ddsfl model"
 FORMAT_VERSION = 3
-#: `storage.upgraded` says what older formats lack.
+#: `storage.upgraded` lists what older formats lack.
 READABLE = (1, 2, 3)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
@@ -29,7 +29,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class ModelFileError(ValueError):
-    """A model file that cannot be read or written; the message says why."""
+    """A model file that cannot be read or written; the message gives the reason."""
 
 
 def write_model(
@@ -37,7 +37,7 @@ def write_model(
     tensors: Mapping[str, np.ndarray[Any, Any]],
     header: Mapping[str, Any],
 ) -> None:
-    """Write a model so that the file appears whole or not at all.
+    """Write a model; the file appears complete or not at all.
 
     ``header`` is anything that JSON can write; the format, its version and the versions of the
     libraries (``format``, ``format_version``, ``libraries``) are added to it.
@@ -62,11 +62,11 @@ def write_model(
         text = json.dumps(stamped, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"The model's header cannot be written as JSON: {error}.") from error
-    # Not ascontiguousarray, which turns a number into a vector.
+    # Not ascontiguousarray, which turns a scalar into a vector.
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
-            raise ModelFileError(f"Tensor {name!r} has dtype {array.dtype}; numbers are expected.")
+            raise ModelFileError(f"Tensor {name!r} has dtype {array.dtype}; expected numbers.")
     try:
         write_whole(Path(path), save(arrays, metadata={_KEY: text}))
     except OSError as error:
@@ -86,7 +86,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the header of a model file without reading its tensors."""
-    # Read by hand rather than by safetensors: only so a cut file can be told from a foreign one.
+    # Not read with safetensors, which cannot distinguish a truncated file from a foreign one.
     try:
         with open(path, "rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
@@ -95,7 +95,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise ModelFileError(f"{path} cannot be opened: {_why(error)}.") from error
     if not text.startswith(b"{") or length > _MAX_HEADER_BYTES:
-        raise ModelFileError(f"{path} is not a ddsfl model: it is no safetensors file.")
+        raise ModelFileError(f"{path} is not a ddsfl model: it is not a safetensors file.")
     if len(text) < length:
         raise ModelFileError(f"{path} is cut off: its header is incomplete.")
     try:
@@ -105,15 +105,15 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         header = json.loads(metadata[_KEY]) if _KEY in metadata else {}
         foreign = header.get("format") != FORMAT
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelFileError(f"{path} is damaged: its header cannot be understood.") from error
+        raise ModelFileError(f"{path} is damaged: its header cannot be parsed.") from error
     if foreign:
-        raise ModelFileError(f"{path} is a safetensors file, but no ddsfl model.")
-    found = header.get("format_version")
-    if found not in READABLE:
-        newer = isinstance(found, int) and found > FORMAT_VERSION
+        raise ModelFileError(f"{path} is a safetensors file, but not a ddsfl model.")
+    model_format = header.get("format_version")
+    if model_format not in READABLE:
+        newer = isinstance(model_format, int) and model_format > FORMAT_VERSION
         advice = "update ddsfl to read it" if newer else "train the model again"
         raise ModelFileError(
-            f"{path} has model format {found}, {'newer' if newer else 'older'} than the formats "
+            f"{path} has model format {model_format}, {'newer' if newer else 'older'} than the formats "
             f"{READABLE[0]} to {FORMAT_VERSION} that this ddsfl reads; {advice}."
         )
     if size < end:
@@ -122,13 +122,13 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _library_versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:  # run from the tree, not installed
             continue
-    return found
+    return versions
 
 
 def _why(error: OSError) -> str:

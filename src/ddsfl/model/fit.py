@@ -30,13 +30,13 @@ Report = Callable[[str, bool], None]
 
 
 class Fit:
-    """One fit: a method for each kind of stage, to be called in their order.
+    """One fit: a method for each kind of stage, to be called in this order.
 
     Parameters
     ----------
-    settings : of the classifier.
+    settings : settings of the classifier.
     images, labels : the training images.
-    seed : of everything that is random.
+    seed : seed of everything that is random.
     device : "auto", "cpu" or "cuda".
     checkpoints : folder in which the result of each stage is kept; None keeps nothing.
     report : called as each stage starts, with its name and whether its result was stored already.
@@ -117,7 +117,7 @@ class Fit:
     def encode(self) -> list[Tensor]:
         """Return the vectors (N, width) of the training images, each of unit length, one matrix per block.
 
-        They lie on the device if there is room for them, else in host memory.
+        They are on the device if there is room for them, otherwise in host memory.
         """
         vectors: dict[str, Tensor] = {}
         every = list(zip(self.settings.blocks, self.codings))

@@ -1,4 +1,4 @@
-"""What each stage of a fit depends on: fits with other settings reuse what they have in common."""
+"""What each stage of a fit depends on: fits with different settings share equal stages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,13 @@ class StageKeys:
         self.settings, self.sources, self.networks = settings, sources, networks
         self.labels, self.seed = labels.fingerprint(), seed
         self.blocks = {block.name: block for block in settings.blocks}
-        self._seen = cache(lambda name: sources[name].seen(images))
+
+        @cache
+        def seen(name: str) -> str:
+            source: Any = sources[name]
+            return images.fingerprint() if source.sees_pixels else source.seen(images)
+
+        self._seen = seen
 
     def __call__(self, name: str) -> Any:
         """Return what stage ``name`` depends on, as plain values."""
@@ -54,7 +60,7 @@ class StageKeys:
         return [every, plain(self.settings.classifier), self.labels, self.seed]
 
     def _layers(self, number: int) -> Any:
-        """Layers learn from magnitudes: how many signs descriptors keep does not matter."""
+        """Layers learn from magnitudes, so the signs that descriptors keep do not matter."""
         layers: list[Layer] = list(self.settings.layers[:number])
         return [[{**plain(layer), "signs": None} for layer in layers], *self._learned_from("stack")]
 
@@ -62,7 +68,7 @@ class StageKeys:
         return [plain(self.sources[name].identity(output)), *self._learned_from(name)]
 
     def _learned_from(self, name: str) -> list[Any]:
-        """What a source sees of the images and, if it learns from them, labels and seed."""
+        """Return what a source sees of the images and, if it uses labels, the labels and the seed."""
         seen: list[Any] = [type(self.sources[name]).__name__, self._seen(name), ddsfl.__version__]
         if self.sources[name].uses_labels:
             seen += [self.labels, self.seed]

@@ -1,4 +1,4 @@
-"""The files that networks and tables of a model read: which ones, and whether they are still the same."""
+"""The network and table files of a model, and the check that networks have not changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ddsfl.patches.source import ListSource, Source
 
 @dataclasses.dataclass
 class NetworkFiles:
-    """What gives the vectors of the sources that do not see pixels.
+    """The files of the sources that do not see pixels.
 
     Attributes
     ----------
     files : {"file": name of the file, "fingerprint": of its bytes} by source.
-    unchecked : the sources of a loaded model whose networks were not compared with `files` yet.
+    unchecked : the sources of a loaded model whose networks have not been compared with `files` yet.
     """
 
     files: dict[str, dict[str, str]]
@@ -27,7 +27,7 @@ class NetworkFiles:
 
     @classmethod
     def of(cls, sources: Mapping[str, Source]) -> NetworkFiles:
-        """Return what the sources of a fit read; a missing file is an error."""
+        """Return the files that the sources of a fit read; a missing file raises ValueError."""
         files = {}
         for name, source in sources.items():
             if isinstance(source, ListSource):

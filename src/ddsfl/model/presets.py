@@ -1,4 +1,4 @@
-"""The presets: the only home of the paper's constants."""
+"""The presets: the only place where the paper's constants are set."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ PAPER = Settings(
     classifier=SVM,
 )
 
-#: Some minutes on a laptop: two layers, a coarser grid, fewer filters, patches and words. Layer 2 pools the
-#: very responses that layer 1 is coded from (step 4, grid 4). Descriptors keep half of the responses' signs,
-#: which was worth 1 and 2.7 points on folds of two image sets (docs/accuracy.md).
+#: A few minutes on a laptop: two layers, a coarser grid, fewer filters, patches and words. Layer 2 pools the
+#: same responses that layer 1 is coded from (step 4, grid 4). Descriptors keep half of the responses' signs,
+#: which gained 1 and 2.7 points on folds of two image sets (docs/accuracy.md).
 _QUICK_BANK = {
     "n_filters": 256,
     "gamma": 0.03,  # both chosen on drawn scenes (docs/scenes.md)
@@ -112,9 +112,9 @@ QUICK = Settings(
     classifier=SVM,
 )
 
-#: Fisher vectors of two kinds of descriptors, each pooled over an image and its mirror image: what learned
-#: filters find around 32 x 32 pixels (no second bank), and SIFT. The square root of the descriptors, the
-#: mirror image and the three rows of cells each earned their place on training images (docs/accuracy.md).
+#: Fisher vectors of two kinds of descriptors, each pooled over an image and its mirror image: responses of
+#: learned filters pooled over 32 x 32 pixels (no second bank), and SIFT. The square root of the descriptors,
+#: the mirror image and the three rows of cells each gained accuracy on training images (docs/accuracy.md).
 FISHER = {"method": "fisher", "n_gaussians": 256, "n_components": 80, "descriptor_power": 0.5}
 ROWS = ((1, 1), (3, 1))
 _UNSUPERVISED = {**BANK, "gamma": 0.0, "eta": 0.0}

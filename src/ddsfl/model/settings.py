@@ -21,7 +21,7 @@ from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.layer import Layer
 from ddsfl.patches.source import Source
 
-#: What ``sources`` may name: all descriptors but the learned layers, which are set by ``layers``.
+#: What ``sources`` may name: all descriptors except the learned layers, which ``layers`` defines.
 NAMED = {name: kind for name, kind in METHODS.items() if name != "stack"}
 
 
@@ -61,7 +61,7 @@ class Settings:
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not exist or do not fit each other; each part has checked itself."""
+        """Reject parts that do not exist or do not fit together; each part has checked itself already."""
         for name, parameters in self.sources.items():
             if name == "stack":
                 raise ValueError("sources: 'stack' are the learned layers; expected another name.")
@@ -96,7 +96,7 @@ class Settings:
 
     @property
     def min_side(self) -> int:
-        """Images are at least this large: one field of the largest descriptor."""
+        """Minimum side of the images: one field of the largest descriptor."""
         return max(source.min_side for source in self.make_sources().values())
 
     def source(self, name: str) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class Settings:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, without where they come from."""
+        """Return the settings as plain values, without preset and changes."""
         values: dict[str, Any] = plain(self)
         return {name: value for name, value in values.items() if name not in ("preset", "changes")}
 
@@ -163,7 +163,7 @@ class Settings:
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON has it: tuples become lists, NumPy's numbers Python's, paths text.
+    """Return ``value`` as JSON stores it: tuples as lists, NumPy numbers as Python numbers, paths as text.
 
     >>> plain({"levels": ((1, 1),), "eta": np.float64(0.5)})
     {'levels': [[1, 1]], 'eta': 0.5}
@@ -188,7 +188,7 @@ def drop_foreign(parameters: dict[str, Any]) -> None:
     {'method': 'vq', 'n_words': 9}
     """
     kind: Any = {**CODINGS, **SELECTORS, **METHODS}.get(parameters["method"])
-    if kind is not None:  # an unknown one is named when the settings are checked
+    if kind is not None:  # an unknown one is reported when the settings are checked
         for key in set(parameters) - set(inspect.signature(kind).parameters) - {"method"}:
             del parameters[key]
 
@@ -228,6 +228,6 @@ def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
 
 
 def _open_ended(path: str) -> bool:
-    """Sources, and parameters of banks, exemplars, codings and so on, may be named though not yet set."""
+    """Return whether a path may be set for the first time: sources, and parameters of banks, codings etc."""
     open_ended = ("bank", "exemplars", "coding", "classifier", "sources")
     return any(part in path.split(".")[:-1] for part in open_ended)

@@ -1,8 +1,9 @@
-"""What a classifier learned as tensors by name, and back; files of older formats are brought up to date."""
+"""What a classifier learned as tensors by name, and back; older file formats are converted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import torch
@@ -10,9 +11,9 @@ import torch
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.base import Coding
 from ddsfl.compute.stages import Arrays
-from ddsfl.learning.stack import encoded_terms
+from ddsfl.learning.steps import encoded_terms
 from ddsfl.model.file import ModelFileError
-from ddsfl.model.settings import Settings
+from ddsfl.model.settings import Settings, plain
 from ddsfl.patches.source import Source
 
 
@@ -38,6 +39,25 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
     return tensors | {f"classifier.{name}": array for name, array in learned.classifier.state().items()}
 
 
+def model_header(model: Any) -> dict[str, Any]:
+    """Return settings, classes and provenance of a fitted `SceneClassifier` as plain values."""
+    return {
+        "preset": model.settings_.preset,
+        "changes": plain(model.settings_.changes),
+        "settings": model.settings_.to_json(),
+        "classes": model.classes_.tolist(),
+        "multilabel": model.multilabel_,
+        # The seed as given, for people and get_params; seed_ is the one in use.
+        "random_state": int(model.random_state) if isinstance(model.random_state, Integral) else None,
+        "seed": model.seed_,
+        "training": model.training_,
+        "seconds": model.seconds_,
+        "device": model.device_,
+        "weights": list(model.weights_),
+        "networks": model.networks_.files,
+    }
+
+
 def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.device) -> Learned:
     """Return the parts that ``tensors`` came from, on any device; a missing part raises KeyError."""
     sources: dict[str, Source] = settings.make_sources(device)
@@ -53,10 +73,10 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
 
 
 def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[str, Any]]:
-    """Return tensors and header as today's format has them.
+    """Return tensors and header in the current format.
 
-    Format 1 had no other descriptors than the learned layers, numbers as weights and no networks. Up to
-    format 2 the tensors of layers had names of their own and the names of their terms stood in the header.
+    Format 1 had no descriptors except the learned layers, only numbers as weights and no networks. Up to
+    format 2, the tensors of layers had other names, and the names of their terms were in the header.
     """
     values = {"networks": {}, **header}
     if header["format_version"] > 2:
@@ -70,7 +90,7 @@ def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[s
 
 
 def _restore(part: Any, tensors: Arrays, prefix: str) -> None:
-    """Give a part the tensors whose names begin with ``prefix``; KeyError names what is missing."""
+    """Restore a part from the tensors whose names begin with ``prefix``; KeyError names a missing one."""
     names = [name for name in tensors if name.startswith(prefix)]
     try:
         part.restore({name.removeprefix(prefix): tensors[name] for name in names})

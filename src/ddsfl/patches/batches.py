@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from ddsfl.images.image_list import batches
+from ddsfl.images.image_list import THREADS
 
 #: Maximum padded pixels per batch: one or two images suit a CPU's caches; a GPU needs many.
 BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
@@ -37,6 +39,35 @@ def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int)
     return groups
 
 
+def read_ahead(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
+    """Yield ``images`` in lists of at most ``size``, decoding the next ones in the background.
+
+    At most two batches are held in addition to the current one. Errors in the background are raised
+    here, in the batch they belong to.
+
+    >>> [len(batch) for batch in read_ahead([torch.zeros(1, 16, 16)] * 5, 2)]
+    [2, 2, 1]
+    """
+    if size < 1:
+        raise ValueError(f"size={size} must be at least 1.")
+    if isinstance(images, list | tuple):  # nothing to decode
+        for start in range(0, len(images), size):
+            yield list(images[start : start + size])
+        return
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
+    try:
+        waiting: deque[Future[Tensor]] = deque()
+        ahead = max(2 * size, 2 * THREADS)
+        submitted = 0
+        for start in range(0, len(images), size):
+            while submitted < min(len(images), start + ahead):
+                waiting.append(pool.submit(images.__getitem__, submitted))
+                submitted += 1
+            yield [waiting.popleft().result() for _ in range(min(size, len(images) - start))]
+    finally:  # also if the caller stops early or presses Ctrl-C
+        pool.shutdown(cancel_futures=True)
+
+
 def image_batches(
     images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
 ) -> Iterator[tuple[list[int], list[Tensor]]]:
@@ -49,7 +80,7 @@ def image_batches(
     [0, 1, 2]
     """
     start = done = 0
-    for window in batches(images, READ_AHEAD[device.type]):
+    for window in read_ahead(images, READ_AHEAD[device.type]):
         shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
         for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
             yield [start + index for index in group], [window[index] for index in group]

@@ -22,6 +22,46 @@ class Batch(NamedTuple):
     pixels: Tensor
     shapes: Tensor
 
+    @classmethod
+    def of(cls, images: Sequence[Tensor], device: torch.device | str = "cpu") -> Batch:
+        """Join uint8 images (channels, height, width) into one padded batch with values in [0, 1].
+
+        >>> batch = Batch.of([torch.ones(1, 4, 6, dtype=torch.uint8), torch.ones(1, 5, 3, dtype=torch.uint8)])
+        >>> tuple(batch.pixels.shape), batch.shapes.tolist()
+        ((2, 1, 5, 6), [[4, 6], [5, 3]])
+        """
+        shapes = torch.tensor([image.shape[1:] for image in images], dtype=torch.int64)
+        height, width = shapes.amax(dim=0).tolist()
+        # Transfers from pinned memory overlap with the GPU's work on the previous batch; others wait for it.
+        pinned = torch.device(device).type == "cuda"
+        size = (len(images), images[0].shape[0], height, width)
+        padded = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
+        # NumPy copies a small image before torch has even started its threads.
+        for row, image in zip(padded.numpy(), images):
+            row[:, : image.shape[1], : image.shape[2]] = image.numpy()
+            row[:, image.shape[1] :] = 0
+            row[:, : image.shape[1], image.shape[2] :] = 0
+        # Transferring bytes and converting them on the device takes a quarter of the bandwidth of floats.
+        there = padded.to(device, non_blocking=True)
+        return cls(there.to(torch.float32).div_(255.0), shapes)
+
+    def scaled(self, scale: int) -> Batch:
+        """Return the images rescaled by 2^(-scale/2).
+
+        >>> Batch.of([torch.zeros(1, 100, 50, dtype=torch.uint8)]).scaled(2).shapes.tolist()
+        [[50, 25]]
+        """
+        return resize(self, scaled_shapes(self.shapes, scale))
+
+    def count_fields(self, field: int, step: int, n_scales: int) -> int:
+        """Return how many fields at distance ``step`` the images have at all scales together.
+
+        >>> Batch.of([torch.zeros(1, 16, 22, dtype=torch.uint8)]).count_fields(16, 3, n_scales=2)
+        3
+        """
+        scaled = [scaled_shapes(self.shapes, scale) for scale in range(n_scales)]
+        return sum(int(grid_counts(shapes, field, step).prod(dim=1).sum()) for shapes in scaled)
+
 
 class Cells(NamedTuple):
     """Grid cells that lie within their images, ordered by image, row and column."""
@@ -29,29 +69,6 @@ class Cells(NamedTuple):
     images: Tensor
     rows: Tensor
     columns: Tensor
-
-
-def make_batch(images: Sequence[Tensor], device: torch.device | str = "cpu") -> Batch:
-    """Join uint8 images (channels, height, width) into one padded batch with values in [0, 1].
-
-    >>> batch = make_batch([torch.ones(1, 4, 6, dtype=torch.uint8), torch.ones(1, 5, 3, dtype=torch.uint8)])
-    >>> tuple(batch.pixels.shape), batch.shapes.tolist()
-    ((2, 1, 5, 6), [[4, 6], [5, 3]])
-    """
-    shapes = torch.tensor([image.shape[1:] for image in images], dtype=torch.int64)
-    height, width = shapes.amax(dim=0).tolist()
-    # A transfer from pinned memory overlaps with the GPU's work on the previous batch; others wait for it.
-    pinned = torch.device(device).type == "cuda"
-    size = (len(images), images[0].shape[0], height, width)
-    padded = torch.empty(size, dtype=torch.uint8, pin_memory=pinned)
-    # NumPy copies a small image before torch has even started its threads.
-    for row, image in zip(padded.numpy(), images):
-        row[:, : image.shape[1], : image.shape[2]] = image.numpy()
-        row[:, image.shape[1] :] = 0
-        row[:, : image.shape[1], image.shape[2] :] = 0
-    # Transferring bytes and converting them on the device takes a quarter of the bandwidth of floats.
-    there = padded.to(device, non_blocking=True)
-    return Batch(there.to(torch.float32).div_(255.0), shapes)
 
 
 def scaled_shapes(shapes: Tensor, scale: int) -> Tensor:

@@ -63,10 +63,6 @@ class Source(BaseEstimator, ABC):
         """Return the parameters that determine an output, as plain values."""
         return {key: value for key, value in self.get_params(deep=False).items() if key != "device"}
 
-    def seen(self, images: ImageList) -> str:
-        """Return a digest of the input of this source: by default the pixels of the images."""
-        return images.fingerprint()
-
 
 class PixelSource(Source):
     """A source whose input is decoded pixels, batch by batch."""
@@ -134,6 +130,10 @@ class ListSource(Source):
         self, sources: Sequence[ImageSource], progress: Progress | None = None
     ) -> np.ndarray[Any, np.dtype[np.float32]]:
         """Return the vectors (N, d) of images given as paths, PIL images or arrays."""
+
+    @abstractmethod
+    def seen(self, images: ImageList) -> str:
+        """Return a digest of what it sees of images, which is not their decoded pixels."""
 
     @property
     def file(self) -> str | None:

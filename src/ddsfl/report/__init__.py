@@ -1,1 +1,1 @@
-"""What people look at: progress on a terminal, tables and pictures of what a model learned."""
+"""Output for people: progress on a terminal, tables and pictures of what a model learned."""

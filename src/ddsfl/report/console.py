@@ -1,4 +1,4 @@
-"""What a command shows while it works: stages, progress with time left, and problems, on standard error."""
+"""Messages of a running command on standard error: stages, progress with remaining time, and problems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import rich
 from rich.table import Table
 from tqdm import tqdm
 
-#: How stages are called for people; the names themselves are keys of stored results.
+#: Names of stages for people; the stage names themselves are keys of stored results.
 _WORDS = (
     (r"layer(\d+)\.space", r"layer \1: principal axes"),
     (r"layer(\d+)\.exemplars", r"layer \1: exemplars"),
@@ -27,7 +27,7 @@ _WORDS = (
 
 
 def describe_stage(name: str) -> str:
-    """Return the words for a stage.
+    """Return the name of a stage for people.
 
     >>> describe_stage("layer2.bank"), describe_stage("classifier")
     ('layer 2: filter bank', 'classifier')
@@ -39,9 +39,9 @@ def describe_stage(name: str) -> str:
 
 
 class Console:
-    """Says on standard error what is being done; with ``quiet`` only problems.
+    """Prints on standard error what is being done; with ``quiet``, only problems.
 
-    ``resumes`` says that the command can be resumed after an interruption.
+    ``resumes`` means that the command can be resumed after an interruption.
 
     >>> console = Console(quiet=True)
     >>> console.stage("layer1.bank", found=False)
@@ -64,38 +64,38 @@ class Console:
             print(text, file=sys.stderr)
 
     def warn(self, problems: Iterable[object]) -> None:
-        """Print all problems, one a line, also when quiet."""
+        """Print all problems, one per line, even if quiet."""
         self.close()
         for problem in problems:
             print(f"  - {problem}", file=sys.stderr)
 
     def stage(self, name: str, found: bool) -> None:
-        """Start a stage; ``found`` says that its result was stored by an earlier run."""
+        """Start a stage; ``found`` means that its result was stored by an earlier run."""
         self.close()
         if self.quiet:
             return
         self._name, self._start = f"{self.prefix}{describe_stage(name)}", time.perf_counter()
         if found:
-            print(f"{self._name}: found from an earlier run", file=sys.stderr)
+            print(f"{self._name}: reused from an earlier run", file=sys.stderr)
             self._name = ""
         elif sys.stderr.isatty():
             print(f"{self._name} ...", end="\r", file=sys.stderr, flush=True)
 
     def progress(self, done: int, total: int) -> None:
-        """Show how far a pass over ``total`` items has come."""
+        """Show that ``done`` of ``total`` items are finished."""
         if self.quiet or not self._name:
             return
         if self._bar is not None and self._bar.total != total:
             self._bar.close()
             self._bar = None
         if self._bar is None:
-            # On a terminal the bar moves; in a log it would fill pages, so it speaks rarely there.
-            often = 0.2 if sys.stderr.isatty() else 30
-            self._bar = tqdm(total=total, desc=self._name, mininterval=often, leave=False, file=sys.stderr)
+            # On a terminal the bar overwrites itself; in a log each update adds text, so updates are rare.
+            interval = 0.2 if sys.stderr.isatty() else 30
+            self._bar = tqdm(total=total, desc=self._name, mininterval=interval, leave=False, file=sys.stderr)
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """End the stage that is going on, with the time it took."""
+        """End the current stage and print the time it took."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -105,7 +105,7 @@ class Console:
 
     @classmethod
     def break_off(cls) -> bool:
-        """Leave the current stage unfinished, so that a last sentence has its own line.
+        """Abandon the current stage, so that the last message has its own line.
 
         Returns whether the command can be resumed.
         """

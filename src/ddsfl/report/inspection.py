@@ -1,4 +1,4 @@
-"""A model laid open: tables of what it is, pictures of what it learned."""
+"""Inspection of a model: tables that describe it, pictures of what it learned."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     """Return tables of provenance, layers, blocks and classes of a fitted model."""
     about = Table("", "", title="Model", show_header=False)
     training = model.training_
-    about.add_row("preset", Text(model.settings_.preset or "none: settings of its own"))
+    about.add_row("preset", Text(model.settings_.preset or "none: custom settings"))
     for path, value in model.settings_.changes.items():
         about.add_row("changed", Text(f"{path} = {value}"))
     about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
@@ -54,9 +54,7 @@ def describe_model(model: SceneClassifier) -> list[Table]:
 
 
 def _layers_table(model: SceneClassifier) -> Table:
-    layers = Table(
-        "layer", "field", "step", "scales", "filters", "used by a class", "by several", title="Layers"
-    )
+    layers = Table("layer", "field", "step", "scales", "filters", "used per class", "shared", title="Layers")
     for number, (layer, sharing) in enumerate(zip(model.settings_.layers, model.stack_.sharing_), start=1):
         users = sharing.sum(axis=0)
         used = f"{sharing.sum(axis=1).mean():.0f}" if sharing.any() else "no sharing learned"
@@ -74,7 +72,7 @@ def _layers_table(model: SceneClassifier) -> Table:
 
 
 def _source_words(model: SceneClassifier, block: Block) -> str:
-    """Return what a block describes images by, for people."""
+    """Return the name of a block's descriptors for people."""
     if block.source == "stack":
         layer = model.settings_.layers[block.output]
         if layer.bank is None:
@@ -87,10 +85,10 @@ def _source_words(model: SceneClassifier, block: Block) -> str:
 
 
 def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
-    """Draw filters, sharing and objective of each layer into ``folder``; return the files."""
+    """Draw filters, sharing and objective of each layer into ``folder``; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
-    if "stack" not in model.sources_:  # only learned layers can be seen
+    if "stack" not in model.sources_:  # only learned layers can be drawn
         return files
     names = [str(name) for name in model.classes_]
     stack = model.stack_
@@ -112,7 +110,7 @@ def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
 
 
 def objective_curves(stack: FilterStack, index: int) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:
-    """Return the objective of a layer and those of its terms that were ever above zero, with names."""
+    """Return the objective of a layer and those of its terms that were ever nonzero, with names."""
     values, names = stack.objective_[index], stack.objective_terms_[index]
     used = [
         column
@@ -123,7 +121,7 @@ def objective_curves(stack: FilterStack, index: int) -> tuple[np.ndarray[Any, An
 
 
 def _by_kind(seconds: dict[str, float]) -> dict[str, float]:
-    """Join the times of the parts of the encoding."""
+    """Add up the times of all parts of the encoding."""
     joined: dict[str, float] = {}
     for name, value in seconds.items():
         kind = "vectors" if name.rpartition(".")[2].startswith("vectors") else name

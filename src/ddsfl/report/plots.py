@@ -1,4 +1,4 @@
-"""Pictures of what was learned: filters, who shares them, the objective, the confusions."""
+"""Pictures of what was learned: filters, their sharing, the objective and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def draw_filters(path: PathLike, pictures: Array, title: str, *, caption: str = 
 def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], title: str) -> None:
     """Draw which class (row) uses which filter (column); ``sharing`` is (C, D), bool.
 
-    Rows stand so that classes with similar filters are neighbours. Columns go from the filters that all
-    classes share to those of one class alone, then the unused ones.
+    Rows are ordered so that classes with similar filters are adjacent; columns from filters that all classes
+    share to filters of a single class, then unused ones.
     """
     sharing = np.asarray(sharing, dtype=bool)
     if sharing.ndim != 2 or len(sharing) != len(class_names) or not sharing.size:
@@ -77,7 +77,7 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
         2, 2, width_ratios=(8, 1), height_ratios=(1, max(2.5, 0.42 * n_classes)), hspace=0.06, wspace=0.03
     )
     matrix = figure.add_subplot(grid[1, 0])
-    # A cell is coloured by how many classes share its filter, so that groups stand out at a glance.
+    # The colour is the number of classes that share the filter, so groups stand out.
     matrix.imshow(
         np.where(ordered, users, 0), aspect="auto", interpolation="nearest", vmin=0, vmax=n_classes,
         cmap=_sharing_colours(n_classes),
@@ -86,7 +86,7 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
     matrix.set_yticks(np.arange(0.5, n_classes - 1), minor=True)
     matrix.grid(axis="y", which="minor", color="white", linewidth=1.2)
     matrix.tick_params(which="both", length=0, labelsize=9, colors=_INK)
-    matrix.set_xlabel("filters, from those that most classes share to those of one class", color=_QUIET)
+    matrix.set_xlabel("filters, from those shared by most classes to those of one class", color=_QUIET)
     top = figure.add_subplot(grid[0, 0], sharex=matrix)
     top.fill_between(
         np.arange(n_filters + 1) - 0.5, np.append(users, users[-1]), step="post", color=_LINES[1]
@@ -112,7 +112,7 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
     alone, everywhere = int((used == 1).sum()), int((used == n_classes).sum())
     caption = (
         f"{len(used)} of {n_filters} filters are used: {everywhere} by all {n_classes} classes, "
-        f"{len(used) - alone - everywhere} by some, {alone} by one alone."
+        f"{len(used) - alone - everywhere} by some, {alone} by only one."
     )
     _title(top, title, caption)
     save_figure(figure, path)
@@ -146,12 +146,12 @@ def draw_objective(path: PathLike, values: Array, names: Sequence[str], title: s
     axes.tick_params(colors=_INK, labelsize=9)
     if axes.lines:
         axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    _title(axes, title, "Jumps up are where neighbours and sharing were chosen anew.")
+    _title(axes, title, "Upward jumps: neighbours and sharing were selected again.")
     save_figure(figure, path)
 
 
 def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str], title: str) -> None:
-    """Draw a confusion matrix (C, C) of counts: the true class a row, the predicted one a column."""
+    """Draw a confusion matrix (C, C) of counts: one row per true class, one column per predicted class."""
     confusion = np.asarray(confusion, dtype=np.float64)
     count = len(class_names)
     if confusion.shape != (count, count) or not count:
@@ -187,7 +187,7 @@ def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str],
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
-    """Write a figure as a PNG that appears whole or not at all."""
+    """Write a figure as a PNG file, which appears complete or not at all."""
     FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=130, facecolor="white", bbox_inches="tight", pad_inches=0.2)
@@ -195,7 +195,7 @@ def save_figure(figure: Figure, path: PathLike) -> None:
 
 
 def _row_order(sharing: Array) -> list[int]:
-    """Order classes so that those with similar filters are neighbours."""
+    """Order classes so that those with similar filters are adjacent."""
     if len(sharing) < 3:
         return list(range(len(sharing)))
     return [int(row) for row in leaves_list(linkage(sharing.astype(float), "average", optimal_ordering=True))]
@@ -208,7 +208,7 @@ def _column_order(sharing: Array) -> Array:
 
 
 def _sharing_colours(n_classes: int) -> ListedColormap:
-    """From orange (one class alone) to dark blue (all classes); very light gray is unused."""
+    """Return colours from orange (one class) to dark blue (all classes); very light gray is unused."""
     ends = np.array([[0.95, 0.60, 0.15], [0.25, 0.62, 0.72], [0.09, 0.20, 0.45]])
     place = np.linspace(0, 2, max(2, n_classes))
     ramp = np.stack([np.interp(place, [0, 1, 2], ends[:, channel]) for channel in range(3)], axis=1)

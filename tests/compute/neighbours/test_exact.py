@@ -182,7 +182,6 @@ def test_bad_arguments_are_named():
 
 
 @pytest.mark.cuda
-@pytest.mark.cuda
 def test_cuda_agrees():
     points = draw(11, 3001, 40, torch.float32)
     groups = torch.arange(3001) // 7

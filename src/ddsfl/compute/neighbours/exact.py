@@ -14,6 +14,7 @@ queries that are searched again and, after thinning out, a copy of the remaining
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.neighbours.certify import Neighbours, decide, nobody
 from ddsfl.compute.neighbours.coverage import can_cover, cover
 from ddsfl.compute.neighbours.duplicates import findable
-from ddsfl.compute.neighbours.propose import propose, propose_all, propose_within
+from ddsfl.compute.neighbours.propose import Proposal, propose, propose_all, propose_within
 
 __all__ = ["Neighbours", "WithinNeighbours", "nearest", "nearest_within"]
 
@@ -74,7 +75,7 @@ def nearest(
     if query_groups is not None and point_groups is not None:
         _check_groups("query_groups", query_groups, queries)
         _check_groups("point_groups", point_groups, points)
-    return _search_findable(queries, points, k, query_groups, point_groups, budget_bytes)
+    return _Search(queries, points, k, query_groups, point_groups, budget_bytes).run()
 
 
 def nearest_within(
@@ -142,75 +143,59 @@ def _enough(k: int) -> int:
     return k + 2 + k // 8
 
 
-def _search(
-    queries: Tensor,
-    points: Tensor,
-    k: int,
-    count: int,
-    query_groups: Tensor | None,
-    point_groups: Tensor | None,
-    budget_bytes: int,
-) -> Neighbours:
-    """Find the neighbours of ``queries`` with ``count`` candidates each; retry with more if necessary."""
-    if not len(points):
-        return nobody(queries, k)
-    proposals = propose(queries, points, count, query_groups, point_groups, budget_bytes)
-    neighbours, unsure = decide(queries, points, k, proposals, budget_bytes)
-    if len(unsure) and count < len(points):
-        queries = queries[unsure]
-        query_groups = None if query_groups is None else query_groups[unsure]
-        again = _search_again(queries, points, k, MORE * count, query_groups, point_groups, budget_bytes)
-        neighbours.distances[unsure], neighbours.indices[unsure] = again
-    return neighbours
+class _Search(NamedTuple):
+    """The ``k`` nearest of N points for Q queries; points of a query's own group are not admissible."""
 
+    queries: Tensor
+    points: Tensor
+    k: int
+    query_groups: Tensor | None
+    point_groups: Tensor | None
+    budget_bytes: int
 
-def _search_findable(
-    queries: Tensor,
-    points: Tensor,
-    k: int,
-    query_groups: Tensor | None,
-    point_groups: Tensor | None,
-    budget_bytes: int,
-) -> Neighbours:
-    """Do the same without points that no query can find because enough equal points precede them."""
-    seen = findable(points, point_groups, k, budget_bytes)
-    if seen is not None:
-        points = points[seen]
-        point_groups = None if point_groups is None else point_groups[seen]
-    neighbours = _search(queries, points, k, _enough(k), query_groups, point_groups, budget_bytes)
-    if seen is not None:
+    def run(self) -> Neighbours:
+        """Search without points that no query can find because enough equal points precede them."""
+        seen = findable(self.points, self.point_groups, self.k, self.budget_bytes)
+        if seen is None:
+            return self.with_candidates(_enough(self.k))
+        groups = None if self.point_groups is None else self.point_groups[seen]
+        fewer = self._replace(points=self.points[seen], point_groups=groups)
+        neighbours = fewer.with_candidates(_enough(self.k))
         neighbours.indices.copy_(torch.where(neighbours.indices < 0, -1, seen[neighbours.indices]))
-    return neighbours
+        return neighbours
+
+    def with_candidates(self, count: int) -> Neighbours:
+        """Search with ``count`` candidates per query; retry with more if necessary."""
+        queries, points, k, query_groups, point_groups, budget_bytes = self
+        if not len(points):
+            return nobody(queries, k)
+        return self.decide(propose(queries, points, count, query_groups, point_groups, budget_bytes), count)
+
+    def decide(self, proposals: Iterator[Proposal], count: int) -> Neighbours:
+        """Rank ``count`` proposed candidates per query and search again for queries that stay unsure."""
+        neighbours, unsure = decide(self.queries, self.points, self.k, proposals, self.budget_bytes)
+        if len(unsure) and count < len(self.points):
+            groups = None if self.query_groups is None else self.query_groups[unsure]
+            rest = self._replace(queries=self.queries[unsure], query_groups=groups)
+            neighbours.distances[unsure], neighbours.indices[unsure] = rest.again(MORE * count)
+        return neighbours
+
+    def again(self, count: int) -> Neighbours:
+        """Search with ``count`` candidates, or rank all points if selecting that many would take longer."""
+        queries, points, k, query_groups, point_groups, budget_bytes = self
+        if 16 * count < len(points):
+            return self.with_candidates(count)
+        proposals = propose_all(queries, points, query_groups, point_groups, budget_bytes)
+        return decide(queries, points, k, proposals, budget_bytes)[0]
 
 
 def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
-    """Do the same for every point among all points."""
+    """Search the neighbours of every point among all points."""
+    search = _Search(points, points, k, groups, groups, budget_bytes)
     if findable(points, groups, k, budget_bytes) is not None:
-        return _search_findable(points, points, k, groups, groups, budget_bytes)
+        return search.run()
     count = _enough(k)
-    proposals = propose_within(points, count, groups, budget_bytes)
-    neighbours, unsure = decide(points, points, k, proposals, budget_bytes)
-    if len(unsure) and count < len(points):
-        queries, own = points[unsure], groups[unsure]
-        again = _search_again(queries, points, k, MORE * count, own, groups, budget_bytes)
-        neighbours.distances[unsure], neighbours.indices[unsure] = again
-    return neighbours
-
-
-def _search_again(
-    queries: Tensor,
-    points: Tensor,
-    k: int,
-    count: int,
-    query_groups: Tensor | None,
-    point_groups: Tensor | None,
-    budget_bytes: int,
-) -> Neighbours:
-    """Search with ``count`` candidates, or rank all points if selecting that many would take longer."""
-    if 16 * count < len(points):
-        return _search(queries, points, k, count, query_groups, point_groups, budget_bytes)
-    proposals = propose_all(queries, points, query_groups, point_groups, budget_bytes)
-    return decide(queries, points, k, proposals, budget_bytes)[0]
+    return search.decide(propose_within(points, count, groups, budget_bytes), count)
 
 
 def _cover(points: Tensor, k: int, groups: Tensor, membership: Tensor, budget_bytes: int) -> WithinNeighbours:
@@ -218,8 +203,8 @@ def _cover(points: Tensor, k: int, groups: Tensor, membership: Tensor, budget_by
     seen = findable(points, groups, k, budget_bytes)
     neighbours, unsure, class_distances = cover(points, k, groups, membership, seen, budget_bytes)
     if len(unsure):
-        again = _search_findable(points[unsure], points, k, groups[unsure], groups, budget_bytes)
-        neighbours.distances[unsure], neighbours.indices[unsure] = again
+        rest = _Search(points[unsure], points, k, groups[unsure], groups, budget_bytes)
+        neighbours.distances[unsure], neighbours.indices[unsure] = rest.run()
     return WithinNeighbours(*neighbours, class_distances)
 
 
@@ -241,8 +226,6 @@ def _class_distances(
         rest = torch.nonzero(distances[:, column].isinf()).squeeze(1)
         ours = torch.nonzero(members).squeeze(1)
         if len(rest) and len(ours):
-            nearest_member = _search_findable(
-                points[rest], points[ours], 1, groups[rest], groups[ours], budget_bytes
-            )
-            distances[rest, column] = nearest_member.distances[:, 0]
+            members_of = _Search(points[rest], points[ours], 1, groups[rest], groups[ours], budget_bytes)
+            distances[rest, column] = members_of.run().distances[:, 0]
     return distances

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 from torch import Tensor
 
-from ddsfl.compute.device import as_numpy, as_tensor, resolve_device, rows_within, slices
+from ddsfl.compute.device import as_numpy, rows_within, slices
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.images.labels import UNLABELLED, Labels
 
 
@@ -132,19 +132,7 @@ def read_candidates(
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    device = estimator.device
-    if isinstance(X, Tensor):
-        if X.ndim != 2 or len(X) < 2 or not bool(X.isfinite().all()):
-            raise ValueError(
-                f"X has shape {tuple(X.shape)}; expected (n_patches, n_inputs) with at least 2 "
-                "patches, without NaN or infinity."
-            )
-        estimator.n_features_in_ = X.shape[1]
-        device = X.device if device == "auto" else device
-    else:
-        X = validate_data(estimator, X, dtype=(np.float32, np.float64), ensure_min_samples=2)
-    patches = as_tensor(X, resolve_device(device))
-
+    patches = as_matrix(estimator, X, reset=True, stay=True, least=2)
     labels = Labels.read(y, unlabelled=UNLABELLED)
     estimator.classes_, indicator = labels.classes, labels.membership
     if len(indicator) != len(patches):
