@@ -56,13 +56,13 @@ def chosen_scenes() -> tuple[list[Array], list[str]]:
     """Return gray images and labels, training images of all classes first; photographs if available."""
     from benchmarks.encoding import SCENES
     from ddsfl.images.decode import decode
-    from ddsfl.images.folders import find_images
+    from ddsfl.images.folders import ImageSet
     from ddsfl.images.scenes import make_scenes
 
     count = N_TRAIN + N_TEST
     of_class: dict[str, list[Any]] = {}
     if SCENES.is_dir():
-        photographs = find_images(SCENES)
+        photographs = ImageSet.find(SCENES)
         for path, label in zip(photographs.paths, photographs.labels):
             of_class.setdefault(str(label), []).append(path)
     else:

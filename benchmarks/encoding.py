@@ -22,7 +22,7 @@ from benchmarks.learning import seconds
 from ddsfl.coding.llc import LLC
 from ddsfl.coding.pyramid import SpatialPyramid
 from ddsfl.images.decode import decode
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.layer import LearnedLayer
 from ddsfl.learning.stack import FilterStack
@@ -40,7 +40,7 @@ def some_images() -> tuple[list[Tensor], list[str]]:
     """Return images spread over all classes, and their labels."""
     count = N_LEARNED_FROM + N_ENCODED
     if SCENES.is_dir():
-        photographs = find_images(SCENES)
+        photographs = ImageSet.find(SCENES)
         every = max(1, len(photographs.paths) // count)
         chosen = list(zip(photographs.paths, photographs.labels))[::every][:count]
         return [decode(path) for path, _ in chosen], [str(label) for _, label in chosen]

@@ -27,7 +27,7 @@ from ddsfl.compute.neighbours.cuda import fused_nearest
 from ddsfl.compute.neighbours.exact import nearest_within
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.experiments.cells import current_commit
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 from ddsfl.learning.inputs import InputDrawer
 from ddsfl.model.presets import preset
@@ -130,7 +130,7 @@ def one_split(folder: str) -> None:
     from ddsfl.datasets.protocols import random_splits
 
     start = time.perf_counter()
-    images = find_images(folder)
+    images = ImageSet.find(folder)
     split = random_splits([str(label) for label in images.labels], n_train=100, n_splits=1, seed=0)[0]
     paths, labels = np.array(images.paths, dtype=object), np.array(images.labels)
     torch.cuda.reset_peak_memory_stats()
@@ -162,7 +162,7 @@ def main() -> None:
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {current_commit() or 'unknown'}"
     )
     if arguments.images:
-        images: Sequence[Tensor] = ImageList(find_images(arguments.images).paths, min_side=64)
+        images: Sequence[Tensor] = ImageList(ImageSet.find(arguments.images).paths, min_side=64)
         images = [images[number] for number in range(len(images))]
     else:
         images = noise_images(1000)

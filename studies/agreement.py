@@ -24,7 +24,7 @@ from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import plain_path
 from ddsfl.datasets.protocols import Split, random_splits
 from ddsfl.experiments.cells import current_commit
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 
 
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     model = SceneClassifier.load(given.model, device=given.device)
-    files = find_images(given.folder)
+    files = ImageSet.find(given.folder)
     labels = np.array([str(label) for label in files.labels])
     images = ImageList(files.paths, min_side=model.settings_.min_side, colour=model.settings_.colour)
     images.read_all()

@@ -38,7 +38,7 @@ from ddsfl.datasets.protocols import Split, protocol, random_splits
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.model.fit import Fit
@@ -85,7 +85,7 @@ def scores_of(grams: Mapping[str, Tensor], labels: list[str], fold: Split) -> di
 def training_images(folder: str, dataset: str | None) -> tuple[list[Path], list[str]]:
     """Return paths and labels of the permitted images: no test image of the first split."""
     if dataset is None:
-        files, kept = find_images(folder), None
+        files, kept = ImageSet.find(folder), None
     else:
         files, splits = protocol(dataset).read(folder)
         kept = splits[0].train

@@ -32,7 +32,7 @@ from ddsfl.descriptors.centrist import CENTRIST
 from ddsfl.encoder.encoder import unit_vectors
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.settings import Settings
 from ddsfl.patches.batches import image_batches
@@ -121,7 +121,7 @@ def main() -> None:
     given = parser.parse_args()
     settings = dataclasses.replace(method("otc"), sources={"otc": {"method": "otc", "step": given.step}})
     settings = settings.change({"blocks.coding.n_words": given.words})
-    files = find_images(given.folder)
+    files = ImageSet.find(given.folder)
     labels = [str(label) for label in files.labels]
     images = settings.image_list(files.paths)
     print(f"commit {current_commit()}, {given.folder}, splits: {given.splits}", flush=True)

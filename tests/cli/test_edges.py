@@ -123,9 +123,9 @@ def test_lists_with_untrained_test_labels_fail_before_the_work(ddsfl, tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "patched", "resumes"),
     [
-        (["train", "SET", "--out", "OUT"], "find_images", True),
-        (["evaluate", "SET", "--out", "OUT"], "find_images", True),
-        (["evaluate", "SET"], "find_images", False),
+        (["train", "SET", "--out", "OUT"], "ImageSet.find", True),
+        (["evaluate", "SET", "--out", "OUT"], "ImageSet.find", True),
+        (["evaluate", "SET"], "ImageSet.find", False),
         (["predict", "MODEL", "SET"], "list_images", False),
         (["encode", "MODEL", "SET", "--out", "OUT.npz"], "list_images", False),
         (["inspect", "MODEL", "--out", "OUT"], "draw_model", False),

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from ddsfl.images import folders
-from ddsfl.images.folders import ImageSetError, find_images, list_images
+from ddsfl.images.folders import ImageSet, ImageSetError, list_images
 
 
 def put(root, *names):
@@ -31,7 +31,7 @@ def sets(tmp_path):
 
 
 def test_class_folders_in_sorted_order(sets):
-    images = find_images(sets)
+    images = ImageSet.find(sets)
     names = [path.relative_to(sets).as_posix() for path in images.paths]
     assert names == [
         "Küche 厨房/x.png",
@@ -43,23 +43,23 @@ def test_class_folders_in_sorted_order(sets):
     assert images.labels == ["Küche 厨房"] * 2 + ["forest"] * 3
     assert images.classes == ["Küche 厨房", "forest"]
     assert (len(images), images.n_ignored, images.problems) == (5, 1, [])
-    assert find_images(str(sets)) == images
+    assert ImageSet.find(str(sets)) == images
 
 
 def test_rare_labels_empty_folders_and_loose_images_are_named(sets):
     put(sets, "coast/one.png", "loose.png")
     (sets / "empty").mkdir()
-    images = find_images(sets)
+    images = ImageSet.find(sets)
     assert images.classes == ["Küche 厨房", "forest"]
     assert [problem.split(":")[0] for problem in images.problems] == [
         f"1 image in {sets} left out", "Class folders without any image", "Label 'coast' left out",
     ]  # fmt: skip
     assert "it has 1 image, 2 are needed" in images.problems[2]
-    assert "coast" in find_images(sets, least=1).classes
+    assert "coast" in ImageSet.find(sets, least=1).classes
 
 
 def test_without_drops_images_and_labels_that_became_rare(sets):
-    images = find_images(sets).without([0, 2])
+    images = ImageSet.find(sets).without([0, 2])
     assert images.labels == ["forest", "forest"]
     assert images.problems == ["Label 'Küche 厨房' left out: it has 1 image, 2 are needed."]
 
@@ -67,7 +67,7 @@ def test_without_drops_images_and_labels_that_became_rare(sets):
 def test_links_in_circles_and_to_the_same_file(sets):
     os.symlink(sets / "forest", sets / "forest" / "deep" / "circle")
     os.symlink(sets / "forest" / "a.JPG", sets / "forest" / "again.jpg")
-    images = find_images(sets)
+    images = ImageSet.find(sets)
     assert images.labels.count("forest") == 3
     [problem] = images.problems
     assert "again.jpg left out: the same file as" in problem
@@ -87,7 +87,7 @@ def refuse(folder):
 def test_a_folder_without_permission_is_named(sets, monkeypatch):
     put(sets, "locked/a.png")
     monkeypatch.setattr(folders.os, "listdir", refuse("locked"))
-    images = find_images(sets)
+    images = ImageSet.find(sets)
     assert images.classes == ["Küche 厨房", "forest"]
     assert f"Folder {sets / 'locked'} left out: it cannot be opened (permission denied)." in images.problems
 
@@ -95,24 +95,24 @@ def test_a_folder_without_permission_is_named(sets, monkeypatch):
 def test_a_root_without_permission_is_an_error(sets, monkeypatch):
     monkeypatch.setattr(folders.os, "listdir", refuse(sets.name))
     with pytest.raises(ImageSetError, match="permission denied"):
-        find_images(sets)
+        ImageSet.find(sets)
     with pytest.raises(ImageSetError, match="permission denied"):
         list_images([sets])
 
 
 def test_places_without_a_set(tmp_path):
     with pytest.raises(ImageSetError, match="no such file"):
-        find_images(tmp_path / "nowhere")
+        ImageSet.find(tmp_path / "nowhere")
     with pytest.raises(ImageSetError, match="holds no labelled images"):
-        find_images(tmp_path)
+        ImageSet.find(tmp_path)
     put(tmp_path, "only/a.png", "only/b.png")
     with pytest.raises(ImageSetError, match="one label only, 'only'; two are needed"):
-        find_images(tmp_path)
+        ImageSet.find(tmp_path)
     put(tmp_path, "other/a.png")
     with pytest.raises(ImageSetError, match="'other' left out: it has 1 image"):
-        find_images(tmp_path)
+        ImageSet.find(tmp_path)
     with pytest.raises(ImageSetError, match="neither a folder nor a CSV"):
-        find_images(tmp_path / "only" / "a.png")
+        ImageSet.find(tmp_path / "only" / "a.png")
 
 
 def write_csv(root, text, encoding="utf-8"):
@@ -124,7 +124,7 @@ def write_csv(root, text, encoding="utf-8"):
 def test_csv_with_a_byte_order_mark_and_relative_paths(sets):
     rows = "Path, Label ,extra\nforest/a.JPG,f,1\nforest/b.png, f ,\nKüche 厨房/x.png,k\n"
     rows += f"{sets / 'Küche 厨房' / 'ü.png'},k,\n"
-    images = find_images(write_csv(sets, rows, "utf-8-sig"))
+    images = ImageSet.find(write_csv(sets, rows, "utf-8-sig"))
     assert images.labels == ["f", "f", "k", "k"]
     assert images.paths[0] == sets / "forest/a.JPG"
     assert images.problems == []
@@ -133,7 +133,7 @@ def test_csv_with_a_byte_order_mark_and_relative_paths(sets):
 def test_csv_with_several_labels(sets):
     rows = "path,label\nforest/a.JPG,tree;sky\nforest/b.png,tree\nKüche 厨房/x.png,sky; rare ;sky\n"
     rows += "Küche 厨房/ü.png,rarer\n"
-    images = find_images(write_csv(sets, rows))
+    images = ImageSet.find(write_csv(sets, rows))
     assert images.labels == [("tree", "sky"), ("tree",), ("sky",)]
     assert [problem.split()[1] for problem in images.problems] == ["'rare'", "'rarer'"]
     assert images.classes == ["sky", "tree"]
@@ -142,7 +142,7 @@ def test_csv_with_several_labels(sets):
 def test_bad_rows_of_a_csv_are_named_by_line(sets):
     rows = "path,label\nforest/a.JPG,f\n,f\nforest/b.png,\nnone.png,f\nforest/b.png,f\nforest/./a.JPG,k\n"
     rows += "Küche 厨房/x.png,k\nKüche 厨房/ü.png,k\nforest/deep/er/c.jpeg\n"
-    images = find_images(write_csv(sets, rows))
+    images = ImageSet.find(write_csv(sets, rows))
     assert images.labels == ["f", "f", "k", "k"]
     assert images.problems[:4] == [
         "Line 3 of list.csv left out: it has no path.",
@@ -157,7 +157,7 @@ def test_bad_rows_of_a_csv_are_named_by_line(sets):
 @pytest.mark.parametrize("text", ["", "file,label\na,b\n", "a.png,forest\n"])
 def test_csv_without_its_columns(tmp_path, text):
     with pytest.raises(ImageSetError, match="whose first line is 'path,label'; its first line is"):
-        find_images(write_csv(tmp_path, text))
+        ImageSet.find(write_csv(tmp_path, text))
 
 
 def test_csv_without_permission(tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ def test_csv_without_permission(tmp_path, monkeypatch):
 
     monkeypatch.setattr("builtins.open", refused)
     with pytest.raises(ImageSetError, match="permission denied"):
-        find_images(path)
+        ImageSet.find(path)
 
 
 def test_list_images_expands_folders(sets):

@@ -11,7 +11,7 @@ from ddsfl.cli.inputs import changed_settings, chosen_splits, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.report.console import Console, show
 from ddsfl.report.plots import draw_confusion
 
@@ -45,7 +45,7 @@ def evaluate(
     """
     console = Console(quiet, resumes=out is not None)
     settings = changed_settings(preset, changes)
-    image_set = find_images(images)
+    image_set = ImageSet.find(images)
     drawn = chosen_splits(protocol, image_set, train, test, splits, train_list, test_list, seed)
     decoded, labels = read_set(image_set, settings, strict, console)
     readable = [split.without(set(range(len(image_set))) - set(labels)) for split in drawn]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -40,10 +39,20 @@ def predict(
     console.begin("classify")
     scores = classifier.decision_function(decoded, progress=console.progress)
     console.close()
-    names = [str(name) for name in classifier.classes_]
-    labels, by_class = _labels(classifier, scores), classifier.scores_by_class(scores)
-    write = _write_json if as_json else _write_csv if as_csv else _show_table
-    write(names, paths, labels, by_class)
+    rows = [
+        {
+            "path": str(path),
+            "label": label,
+            "scores": dict(zip(map(str, classifier.classes_), map(float, row))),
+        }
+        for path, label, row in zip(paths, _labels(classifier, scores), classifier.scores_by_class(scores))
+    ]
+    if as_json:
+        print(json.dumps(rows, indent=1))
+    elif as_csv:
+        _write_csv(rows)
+    else:
+        _show_table(rows)
 
 
 def _labels(classifier: SceneClassifier, scores: np.ndarray[Any, Any]) -> list[str | list[str]]:
@@ -54,34 +63,21 @@ def _labels(classifier: SceneClassifier, scores: np.ndarray[Any, Any]) -> list[s
     return [[str(name) for name in names[row]] for row in classifier.labels_from(scores)]
 
 
-def _write_json(
-    names: Sequence[str], paths: Sequence[Path], labels: Sequence[str | list[str]], by_class: Any
-) -> None:
-    rows = [
-        {"path": str(path), "label": label, "scores": dict(zip(names, map(float, row)))}
-        for path, label, row in zip(paths, labels, by_class)
-    ]
-    print(json.dumps(rows, indent=1))
-
-
-def _write_csv(
-    names: Sequence[str], paths: Sequence[Path], labels: Sequence[str | list[str]], by_class: Any
-) -> None:
+def _write_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     writer = csv.writer(sys.stdout)
-    writer.writerow(["path", "label", *names])
-    for path, label, row in zip(paths, labels, by_class):
-        writer.writerow([path, _text(label), *(f"{score:.5f}" for score in row)])
+    writer.writerow(["path", "label", *rows[0]["scores"]])
+    for row in rows:
+        scores = (f"{score:.5f}" for score in row["scores"].values())
+        writer.writerow([row["path"], _text(row["label"]), *scores])
 
 
-def _show_table(
-    names: Sequence[str], paths: Sequence[Path], labels: Sequence[str | list[str]], by_class: Any
-) -> None:
+def _show_table(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table("image", "label", "score", "next", "score")
-    for path, label, row in zip(paths, labels, by_class):
-        first, second = np.argsort(-row)[:2]
+    for row in rows:
+        (_, first), (name, second) = sorted(row["scores"].items(), key=lambda pair: -pair[1])[:2]
         # Text, so that brackets in names of files and classes are not read as markup.
-        given, other = Text(_text(label)), Text(names[second])
-        table.add_row(Text(str(path)), given, f"{row[first]:.2f}", other, f"{row[second]:.2f}")
+        path, label, other = (Text(text) for text in (row["path"], _text(row["label"]), name))
+        table.add_row(path, label, f"{first:.2f}", other, f"{second:.2f}")
     show(table)
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from ddsfl.cli.inputs import changed_settings, read_set
 from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.report.console import Console, show
 
 
@@ -39,7 +39,7 @@ def search(
     settings = changed_settings(preset, changes)
     grids = {**GRIDS, **_grids(tries)}
     out.mkdir(parents=True, exist_ok=True)
-    decoded, labels = read_set(find_images(images), settings, False, console)
+    decoded, labels = read_set(ImageSet.find(images), settings, False, console)
 
     def report(candidate: Candidate) -> None:
         console.say(f"{candidate.parameter} {candidate.value:g}: {candidate.mean:.2f}")

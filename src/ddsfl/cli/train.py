@@ -10,7 +10,7 @@ import typer
 
 from ddsfl.cli.inputs import changed_settings, check_writable, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
-from ddsfl.images.folders import find_images
+from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
 
@@ -32,7 +32,7 @@ def train(
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
     check_writable(out)
-    decoded, labels = read_set(find_images(images), settings, strict, console)
+    decoded, labels = read_set(ImageSet.find(images), settings, strict, console)
     model = SceneClassifier(settings, device=device, random_state=seed)
     checkpoints = out.with_name(out.name + ".stages")
     model.fit(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddsfl.datasets.catalogue import Dataset, dataset
 from ddsfl.datasets.voc import check_voc
-from ddsfl.images.folders import ImageSet, ImageSetError, find_images
+from ddsfl.images.folders import ImageSet, ImageSetError
 
 
 def image_folder(name: str, folder: str | os.PathLike[str]) -> Path:
@@ -28,7 +28,7 @@ def check_dataset(name: str, folder: str | os.PathLike[str]) -> list[str]:
         return check_voc(folder, wanted.lists, wanted.classes)
     try:
         place = image_folder(name, folder)
-        images = find_images(place, least=1)
+        images = ImageSet.find(place, least=1)
     except ImageSetError as error:
         return [str(error)]
     problems = list(images.problems)

@@ -13,7 +13,7 @@ import numpy as np
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.datasets.folders import find_list, image_folder
 from ddsfl.datasets.voc import read_voc
-from ddsfl.images.folders import ImageSet, ImageSetError, Label, find_images
+from ddsfl.images.folders import ImageSet, ImageSetError, Label
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Protocol:
         if self.dataset == "voc2012":
             return self._read_voc(folder)
         place = image_folder(self.dataset, folder)
-        images = find_images(place)
+        images = ImageSet.find(place)
         if self.lists is not None:
             train, test = (find_list(folder, place, name) for name in self.lists)
             return images, [official_split(images.paths, train, test)]

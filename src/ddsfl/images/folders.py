@@ -48,6 +48,35 @@ class ImageSet:
         """The names of all labels, sorted."""
         return sorted({name for label in self.labels for name in _names(label)})
 
+    @classmethod
+    def find(cls, path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
+        """Return the labelled images from a folder of class folders, or from a CSV with ``path,label``.
+
+        In a folder, the name of each class folder is the label. Images may lie at any depth within it;
+        hidden files are ignored. In a CSV, paths are relative to the folder of the CSV, and an image may
+        have several labels separated by ``;``. Images are sorted by name, or in the order of the CSV.
+
+        Labels with fewer than ``least`` images, images listed twice and folders that cannot be opened
+        are left out and reported in ``problems``.
+
+        Raises
+        ------
+        ImageSetError : ``path`` is missing or cannot be opened, or fewer than two labels remain.
+        """
+        root = Path(path)
+        try:
+            root.stat()
+        except OSError as error:
+            raise ImageSetError(f"{root} cannot be opened: {_why(error)}.") from error
+        images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
+        why = "".join(f" {problem}" for problem in images.problems)
+        if not images.paths:
+            raise ImageSetError(f"{root} holds no labelled images.{why}")
+        if len(images.classes) < 2:
+            only = images.classes[0]
+            raise ImageSetError(f"{root} holds images of one label only, {only!r}; two are needed.{why}")
+        return images
+
     def without(self, indices: Iterable[int]) -> ImageSet:
         """Return the set without the images at ``indices``; labels that become too rare are removed too.
 
@@ -59,36 +88,6 @@ class ImageSet:
         pairs: Iterable[tuple[Path, Label]] = zip(self.paths, self.labels)
         kept = [pair for index, pair in enumerate(pairs) if index not in gone]
         return _image_set(kept, list(self.problems), self.n_ignored, self.least)
-
-
-def find_images(path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
-    """Return the labelled images from a folder of class folders, or from a CSV with ``path,label``.
-
-    In a folder, the name of each class folder is the label. Images may lie at any depth within it;
-    hidden files are ignored. In a CSV, paths are relative to the folder of the CSV, and an image may
-    have several labels separated by ``;``. Images are sorted by name, or in the order of the CSV.
-
-    Labels with fewer than ``least`` images, images listed twice and folders that cannot be opened
-    are left out and reported in ``problems``.
-
-    Raises
-    ------
-    ImageSetError : ``path`` is missing or cannot be opened, or fewer than two labels remain.
-    """
-    root = Path(path)
-    try:
-        root.stat()
-    except OSError as error:
-        raise ImageSetError(f"{root} cannot be opened: {_why(error)}.") from error
-    images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
-    if not images.paths:
-        why = " " + " ".join(images.problems) if images.problems else ""
-        raise ImageSetError(f"{root} holds no labelled images.{why}")
-    if len(images.classes) < 2:
-        why = " " + " ".join(images.problems) if images.problems else ""
-        only = images.classes[0]
-        raise ImageSetError(f"{root} holds images of one label only, {only!r}; two are needed.{why}")
-    return images
 
 
 def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
