@@ -16,6 +16,8 @@ def test_sets_have_the_sizes_that_their_makers_give():
         "voc2012": (11540, 20),
         "indoor10": (998, 10),
         "sports8": (1191, 8),
+        "objects102": (4009, 102),
+        "steel6": (900, 6),
         "folder": (None, 0),
     }
     assert tuple(DATASETS["voc2012"].classes) == VOC_CLASSES
@@ -65,7 +67,7 @@ def test_unknown_sets_are_named():
 @pytest.mark.data
 def test_counts_a_class_are_those_of_the_files(shared):
     """The archives are only listed, not unpacked, which is fast."""
-    for name in ("scene15", "indoor10", "sports8"):
+    for name in ("scene15", "indoor10", "sports8", "objects102", "steel6"):
         counts: dict[str, int] = {}
         for archive in sorted((shared / "data").glob(f"{name}*.tar")):
             with tarfile.open(archive) as opened:

@@ -171,6 +171,8 @@ def test_protocols_have_the_numbers_of_the_paper():
         "voc2012-test": official,
         "sports8": (70, 60, 5, True, 0),
         "indoor10": official,
+        "objects102": (30, 10, 5, True, 0),
+        "steel6": (10, None, 5, True, 0),
     }
     with pytest.raises(ValueError, match="no protocol 'scene16'; expected one of scene15, uiuc-sports"):
         protocol("scene16")

@@ -113,6 +113,28 @@ _SPORTS8 = {
     "croquet": 146, "polo": 167, "rock_climbing": 151, "rowing": 153, "sailing": 154, "snowboarding": 127,
     "tennis": 141, "volleyball": 152,
 }  # fmt: skip
+#: A sample of Caltech-101 with its background class, at most 40 images per class.
+_OBJECTS = """
+    BACKGROUND_Google Faces Faces_easy Leopards Motorbikes accordion airplanes anchor ant barrel bass
+    beaver binocular bonsai brain brontosaurus buddha butterfly camera cannon car_side ceiling_fan
+    cellphone chair chandelier cougar_body cougar_face crab crayfish crocodile crocodile_head cup
+    dalmatian dollar_bill dolphin dragonfly electric_guitar elephant emu euphonium ewer ferry flamingo
+    flamingo_head garfield gerenuk gramophone grand_piano hawksbill headphone hedgehog helicopter ibis
+    inline_skate joshua_tree kangaroo ketch lamp laptop llama lobster lotus mandolin mayfly menorah
+    metronome minaret nautilus octopus okapi pagoda panda pigeon pizza platypus pyramid revolver rhino
+    rooster saxophone schooner scissors scorpion sea_horse snoopy soccer_ball stapler starfish
+    stegosaurus stop_sign strawberry sunflower tick trilobite umbrella watch water_lilly wheelchair
+    wild_cat windsor_chair wrench yin_yang
+"""
+_OBJECTS102 = dict.fromkeys(_OBJECTS.split(), 40) | {
+    "binocular": 33, "garfield": 34, "gerenuk": 34, "inline_skate": 31, "metronome": 32, "octopus": 35,
+    "okapi": 39, "panda": 38, "platypus": 34, "scissors": 39, "snoopy": 35, "strawberry": 35, "water_lilly":
+    37, "wild_cat": 34, "wrench": 39,
+}  # fmt: skip
+#: A sample of NEU, 150 images per defect.
+_STEEL6 = dict.fromkeys(
+    ("crazing", "inclusion", "patches", "pitted_surface", "rolled-in_scale", "scratches"), 150
+)
 
 _SCENE15_ZIP = "http://www-cvr.ai.uiuc.edu/ponce_grp/data/scene_categories/scene_categories.zip"
 _RESEARCH = "no licence stated; the images belong to their owners, so use them for research only"
@@ -208,6 +230,22 @@ DATASETS: Mapping[str, Dataset] = {
             licence=_RESEARCH,
             layout="CLASS/*.jpg, 8 class folders",
             classes=_SPORTS8,
+        ),
+        Dataset(
+            name="objects102",
+            title="objects: a sample of Caltech-101 (not to be reported as Caltech-101)",
+            home="https://data.caltech.edu/records/mzrjq-6wc02",
+            licence=_RESEARCH,
+            layout="CLASS/*.jpg, 102 class folders",
+            classes=_OBJECTS102,
+        ),
+        Dataset(
+            name="steel6",
+            title="surface defects of hot-rolled steel: a sample of NEU",
+            home="",
+            licence=_RESEARCH,
+            layout="CLASS/*.jpg, 6 class folders",
+            classes=_STEEL6,
         ),
         Dataset(
             name="folder",

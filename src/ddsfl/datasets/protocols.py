@@ -182,6 +182,9 @@ PROTOCOLS: Mapping[str, Protocol] = {
     # Replacements with the layout of UIUC Sports and MIT Indoor 67.
     "sports8": Protocol("sports8", n_splits=5, n_train=70, n_test=60),
     "indoor10": Protocol("indoor10", lists=("TrainImages.txt", "TestImages.txt")),
+    # Other kinds of images than scenes.
+    "objects102": Protocol("objects102", n_splits=5, n_train=30, n_test=10),
+    "steel6": Protocol("steel6", n_splits=5, n_train=10),
 }
 
 
