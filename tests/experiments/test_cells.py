@@ -148,3 +148,17 @@ def test_a_table_shows_names_unchanged():
     scores = score_predictions(["a", "b", "b"], ["a", "b", "a"], ["a", "b"])
     table = cells_table([{"split": "s", **scores}])
     assert [next(iter(column.cells)) for column in table.columns[1:]] == ["75.00", "66.67"]
+
+
+def test_rows_of_numbers_take_one_line_and_nothing_is_lost(tmp_path):
+    cell = {
+        "confusion": [[1, -20], [3, 4]],
+        "weights": [0.5, 2e-07],
+        "classes": ["[1,\n 2]", "[ 1, 2 ]", "a"],
+        "settings": {"blocks": [], "levels": [[1, 1], [2, 2]]},
+        "none": [None, 1],
+    }
+    write_cell(tmp_path / "cell.json", cell)
+    text = (tmp_path / "cell.json").read_text()
+    assert json.loads(text) == cell
+    assert " [1, -20],\n" in text

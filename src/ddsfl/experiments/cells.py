@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -87,9 +88,14 @@ def current_commit() -> str | None:
 
 
 def write_cell(path: Path, cell: Cell) -> None:
-    """Write a cell; its file appears complete or not at all."""
+    """Write a cell; the file appears complete or not at all. Rows of numbers take one line each."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(cell, indent=1) + "\n").encode())
+    text = re.sub(r"\[\n\s+([-\d.,\s]+?)\n\s*\]", _one_line, json.dumps(cell, indent=1))
+    write_whole(path, (text + "\n").encode())
+
+
+def _one_line(row: re.Match[str]) -> str:
+    return "[" + re.sub(r",\s+", ", ", row[1]) + "]"
 
 
 def read_cell(path: Path, like: Cell) -> Cell | None:
