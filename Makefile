@@ -7,12 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 .PHONY: help demo test test-fast check format bench clean
 
 help:
-	@echo "make demo       learn, classify and draw on embedded scenes (pictures in demo/)"
+	@echo "make demo       learn, classify and draw on drawn scenes (pictures in demo/)"
 	@echo "make test       all tests          make test-fast  without the slow ones"
-	@echo "make check      format, lint, types, imports     make format  mend format and lint"
-	@echo "make bench      ratios against rivals and bare matrix products"
+	@echo "make check      format, lint, types, imports     make format  fix format and lint"
+	@echo "make bench      speed relative to other libraries and bare matrix products"
 
-# One stamp a set of packages; a change of pyproject.toml or the constraints installs again.
+# One stamp per set of packages; a change of pyproject.toml or the constraints installs again.
 # torch comes first and by itself: only pip's direct look-up finds the CPU build.
 $(VENV)/.base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ddsfl.descriptors.otc import OTC
     from ddsfl.descriptors.sift import DenseSIFT
     from ddsfl.images.image_list import ImageList
+    from ddsfl.images.labels import Labels
     from ddsfl.images.scenes import make_scenes
     from ddsfl.learning.bank import FilterBank
     from ddsfl.learning.exemplars.nearest import NearestExemplars
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ddsfl.learning.layer import Layer
     from ddsfl.learning.stack import FilterStack
     from ddsfl.model.classifier import SceneClassifier
+    from ddsfl.model.settings import Settings
 
 #: The modules of the public names. They are imported on first use: `ddsfl --help` must not wait for torch.
 _HOMES = {
@@ -42,12 +44,12 @@ _HOMES = {
         "centrist": "CENTRIST", "gist": "GIST", "hog": "HOG2x2", "lbp": "LBP", "network": "OnnxFeatures",
         "otc": "OTC", "sift": "DenseSIFT",
     },
-    "images": {"image_list": "ImageList", "scenes": "make_scenes"},
+    "images": {"image_list": "ImageList", "labels": "Labels", "scenes": "make_scenes"},
     "learning": {
         "bank": "FilterBank", "exemplars.nearest": "NearestExemplars", "exemplars.svm": "SvmExemplars",
         "layer": "Layer", "stack": "FilterStack",
     },
-    "model": {"classifier": "SceneClassifier"},
+    "model": {"classifier": "SceneClassifier", "settings": "Settings"},
 }  # fmt: skip
 _MODULES = {
     name: f"ddsfl.{room}.{module}" for room, homes in _HOMES.items() for module, name in homes.items()

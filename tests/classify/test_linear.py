@@ -160,3 +160,12 @@ def test_cuda_agrees():
     )
     assert here.C_ == there.C_
     np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=1e-6)
+
+
+def test_edges_of_tensors_and_columns():
+    X, y = np.array([[0.0, 1.0], [1.0, 0.0], [0.1, 1.0], [1.0, 0.2]]), np.array([True, False, True, False])
+    machine = LinearClassifier(C=1.0, device="cpu").fit(X, y[:, None])
+    np.testing.assert_array_equal(machine.predict(X), y)
+    assert machine.decision_function(torch.zeros(0, 2, dtype=torch.float64)).shape == (0,)
+    with pytest.raises(ValueError, match=r"X has shape \(\)"):
+        machine.fit(torch.tensor(3.0), y)

@@ -210,7 +210,7 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
     (tmp_path / "foreign").write_bytes(b"hello")
     (tmp_path / "short").write_bytes(model.read_bytes()[:1000])
     for arguments, expected_code, words in [
-        (["train", tmp_path / "empty", "--out", tmp_path / "m"], 1, "holds no labelled images"),
+        (["train", tmp_path / "empty", "--out", tmp_path / "m"], 1, "contains no labelled images"),
         (["train", tmp_path / "one", "--out", tmp_path / "m"], 1, "Label 'class' left out: it has 1 image"),
         (["train", tmp_path / "gone", "--out", tmp_path / "m"], 1, "no such file or directory"),
         (["train", scenes, "--out", tmp_path], 2, "is a folder"),
@@ -220,7 +220,7 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
         (["train", scenes, "--out", tmp_path / "m", "--device", "tpu"], 1, "device='tpu'"),
         (["predict", tmp_path / "foreign", scenes], 1, "foreign is not a ddsfl model"),
         (["predict", tmp_path / "short", scenes], 1, "short is cut off"),
-        (["predict", model, tmp_path / "empty"], 1, "holds no images"),
+        (["predict", model, tmp_path / "empty"], 1, "contains no images"),
         (["predict", model, scenes, "--json", "--csv"], 2, "exclude each other"),
         (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz or .csv"),
         (["evaluate", scenes, "--train", 9], 1, "n_train=9 needs at least 10 images per class"),

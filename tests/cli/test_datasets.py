@@ -93,7 +93,7 @@ def test_check_lists_what_is_missing_with_exit_code_1(datasets, server, tmp_path
     (tmp_path / "MITcoast" / "1.jpg").unlink()
     code, out, err = datasets("check", "scene15", tmp_path, "--quiet")
     assert (code, out) == (1, "")
-    assert "one label only" in err
+    assert "only one label" in err
     (tmp_path / "MITcoast" / "1.jpg").write_bytes(b"x")
     assert "class 'Office' has 1 images; expected 2." in datasets("check", "scene15", tmp_path)[2]
 

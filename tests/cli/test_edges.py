@@ -144,3 +144,9 @@ def test_an_interruption_names_the_way_to_resume_if_there_is_one(
     assert code == 130
     how = "; rerun the same command to resume." if resumes else "."
     assert err.splitlines()[-1] == f"ddsfl: interrupted{how}"
+
+
+def test_a_command_that_does_not_exist_gets_the_nearest_one(ddsfl):
+    code, _, err = ddsfl("trian")
+    assert code == 2
+    assert "Did you mean 'train'?" in err

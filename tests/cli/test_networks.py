@@ -95,7 +95,7 @@ def test_other_networks_and_missing_files_end_with_a_sentence(error, saved, tmp_
     code, said = error("--network", f"a={other}")
     assert code == 1
     assert said.startswith("ddsfl: source 'a' needs the network a.onnx (")
-    assert f", but {other} is another one (" in said
+    assert f", but {other} is a different network (" in said
     gone = tmp_path / "gone.onnx"
     assert error("--network", f"a={gone}") == (1, f"ddsfl: --network a={gone}: there is no file {gone}.")
     said = "ddsfl: this model has no source c that reads a file; expected some of a, b."

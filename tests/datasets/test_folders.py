@@ -100,7 +100,7 @@ def test_any_class_folder_will_do_as_a_free_set(small, tmp_path):
 
 def test_places_that_hold_nothing_are_named(small, tmp_path):
     assert "is not a folder; expected CLASS/" in check_dataset("scene15", tmp_path / "none")[0]
-    assert "holds no labelled images" in check_dataset("scene15", tmp_path)[0]
+    assert "contains no labelled images" in check_dataset("scene15", tmp_path)[0]
     with pytest.raises(ImageSetError, match=r"TestImages.txt is missing in"):
         find_list(tmp_path, tmp_path, "TestImages.txt")
 

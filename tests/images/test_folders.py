@@ -103,10 +103,10 @@ def test_a_root_without_permission_is_an_error(sets, monkeypatch):
 def test_places_without_a_set(tmp_path):
     with pytest.raises(ImageSetError, match="no such file"):
         ImageSet.find(tmp_path / "nowhere")
-    with pytest.raises(ImageSetError, match="holds no labelled images"):
+    with pytest.raises(ImageSetError, match="contains no labelled images"):
         ImageSet.find(tmp_path)
     put(tmp_path, "only/a.png", "only/b.png")
-    with pytest.raises(ImageSetError, match="one label only, 'only'; two are needed"):
+    with pytest.raises(ImageSetError, match="only one label, 'only'; two are needed"):
         ImageSet.find(tmp_path)
     put(tmp_path, "other/a.png")
     with pytest.raises(ImageSetError, match="'other' left out: it has 1 image"):
@@ -178,5 +178,5 @@ def test_list_images_expands_folders(sets):
     with pytest.raises(ImageSetError, match="no such file"):
         list_images([sets / "nothing.png"])
     (sets / "empty").mkdir()
-    with pytest.raises(ImageSetError, match="holds no images"):
+    with pytest.raises(ImageSetError, match="contains no images"):
         list_images([sets / "empty"])

@@ -67,3 +67,31 @@ def test_all_unlabelled_gives_no_class() -> None:
 def test_errors(y: np.ndarray, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Labels.read(y)
+
+
+def test_collections_of_labels_in_every_container():
+    expected = [[0, 1], [1, 1], [0, 0]]
+    rows = [("sea",), ("boat", "sea"), ()]
+    column = np.empty(3, dtype=object)
+    column[:] = rows
+    for y in (rows, [list(row) for row in rows], [set(row) for row in rows], column):
+        labels = Labels.read(y)
+        assert labels.classes.tolist() == ["boat", "sea"]
+        np.testing.assert_array_equal(labels.membership, expected)
+        assert not labels.single
+    zeros = [[0, 1], [1, 0]]
+    assert Labels.read(zeros).membership.all()  # each image has the labels 0 and 1
+    np.testing.assert_array_equal(Labels.read(zeros, collections=False).membership, zeros)
+
+
+def test_membership_in_other_classes():
+    classes = np.array(["boat", "city", "sea"])
+    labels = Labels.read([("sea",), ("boat", "sea"), ("plane",)])
+    np.testing.assert_array_equal(labels.membership_in(classes), [[0, 0, 1], [1, 0, 1], [0, 0, 0]])
+    matrix = np.array([[1, 0, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(Labels.read(matrix).membership_in(classes), matrix)
+
+
+def test_single_labels_are_never_undecided():
+    with pytest.raises(ValueError, match="undecided labels"):
+        Labels(np.arange(2), np.eye(2, dtype=bool), single=True, undecided=np.zeros((2, 2), dtype=bool))

@@ -248,3 +248,9 @@ def test_cuda_agrees_with_the_cpu() -> None:
     np.testing.assert_array_equal(cuda.sharing_, cpu.sharing_)
     again = make(device="cuda", rounds=1).fit(X, y)
     np.testing.assert_array_equal(cuda.filters_, again.filters_)
+
+
+def test_integer_patches_are_learned_in_single_precision():
+    X = np.random.default_rng(0).integers(0, 9, (30, 5))
+    bank = FilterBank(3, gamma=0.0, eta=0.0, max_iter=2, device="cpu", random_state=0).fit(X)
+    assert bank.filters_.dtype == np.float32

@@ -1,5 +1,7 @@
 """SceneClassifier: learns, saves and loads, resumes, and behaves like a scikit-learn estimator."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from ddsfl.compute.device import spawn_seeds
 from ddsfl.images.image_list import UnreadableImage
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_model, write_model
+from ddsfl.model.presets import preset
 from tests.support.tiny import TINY, tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes()
@@ -97,9 +100,7 @@ def test_a_model_file_that_lacks_a_part_is_named(fitted, tmp_path):
     tensors, header = read_model(tmp_path / "m.safetensors")
     del tensors["source.stack.layer2.filters"]
     write_model(tmp_path / "m.safetensors", tensors, header)
-    with pytest.raises(
-        ModelFileError, match=r"lacks a part of a SceneClassifier: 'source.stack.layer2.filters'"
-    ):
+    with pytest.raises(ModelFileError, match=r"is incomplete: 'source.stack.layer2.filters' is missing"):
         SceneClassifier.load(tmp_path / "m.safetensors")
 
 
@@ -215,7 +216,7 @@ def test_one_pixel_images_and_flat_images_are_classified(fitted):
     ("images", "labels", "message"),
     [
         (IMAGES, LABELS[:-1], "y has 11 labels; expected one for each of the 12 images"),
-        (IMAGES, ["a"] * 12, "y holds one class only, 'a'"),
+        (IMAGES, ["a"] * 12, "y contains only one class, 'a'"),
         ([], [], "X is empty"),
         ("photo.jpg", ["a"], "X='photo.jpg' is one path; expected a list of images"),
     ],
@@ -305,3 +306,30 @@ def test_an_image_list_must_fit_the_settings(fitted):
     np.testing.assert_array_equal(
         fitted.predict(ImageList(IMAGES, min_side=fitted.settings_.min_side)), fitted.predict(IMAGES)
     )
+
+
+def test_unknown_class_weights_and_bad_images_end_a_fit_before_any_stage(tmp_path):
+    stages = []
+    changes = {**TINY, "classifier.class_weight": {"moon": 2.0}}
+    with pytest.raises(ValueError, match="class_weight names moon"):
+        tiny(changes=changes).fit(IMAGES, LABELS, report=lambda name, found: stages.append(name))
+    (tmp_path / "bad.jpg").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"bad\.jpg"):
+        tiny().fit(
+            [*IMAGES[:-1], tmp_path / "bad.jpg"], LABELS, report=lambda name, found: stages.append(name)
+        )
+    assert stages == []
+
+
+def test_a_loaded_model_is_cloned_with_the_settings_it_has(tmp_path):
+    """Settings may have been made by hand, or by changes that cannot be replayed in one go."""
+    by_hand = dataclasses.replace(preset("quick").change(TINY), max_side=77)
+    coded = preset("quick").change({**TINY, "blocks.coding": {"method": "fisher", "n_gaussians": 2}})
+    twice = coded.change({"blocks.coding": {"method": "vq", "n_words": 7}})
+    for settings in (by_hand, twice, preset("quick").change(TINY)):
+        model = SceneClassifier(settings, device="cpu", random_state=0).fit(IMAGES, LABELS)
+        model.save(tmp_path / "m")
+        loaded = SceneClassifier.load(tmp_path / "m", device="cpu")
+        assert loaded.settings_ == settings
+        assert clone(loaded).settings_in_use() == settings
+    assert loaded.preset == "quick"

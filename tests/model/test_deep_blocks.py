@@ -107,7 +107,7 @@ def test_saved_and_loaded_it_is_the_same(fused, tmp_path):
     for gone in ("source.centrist.", "block.corners."):
         left = {name: array for name, array in tensors.items() if not name.startswith(gone)}
         write_model(tmp_path / "m.safetensors", left, header)
-        with pytest.raises(ModelFileError, match=f"lacks a part of a SceneClassifier: '{gone}"):
+        with pytest.raises(ModelFileError, match=f"is incomplete: '{gone}"):
             SceneClassifier.load(tmp_path / "m.safetensors")
 
 

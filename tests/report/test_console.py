@@ -47,7 +47,7 @@ def bars(monkeypatch):
         ("sift.words", "sift: words"),
         ("layer1.vectors3", "layer 1: vectors, part 3"),
         ("sift.vectors2", "sift: vectors, part 2"),
-        ("alexnet.vectors", "alexnet: vectors"),
+        ("alexnet.vectors1", "alexnet: vectors, part 1"),
         ("centrist.source", "centrist: principal axes"),
         ("classifier", "classifier"),
         ("layer2.bank.more", "layer2.bank.more"),
@@ -195,3 +195,12 @@ def test_an_abandoned_stage_has_no_time_and_no_bar(capsys, monkeypatch, bars):
     console.close()
     assert bars()[-1].closed
     assert capsys.readouterr().err == ""
+
+
+def test_a_silent_console_does_not_change_whether_the_command_resumes():
+    Console(resumes=True)
+    assert Console.silent().quiet
+    assert Console.break_off()
+    Console()
+    Console.silent()
+    assert not Console.break_off()

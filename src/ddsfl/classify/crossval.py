@@ -1,4 +1,4 @@
-"""Cross-validation of one-vs-rest SVMs on training images: labels, folds, choice of C.
+"""Cross-validation of one-vs-rest SVMs on training images: problems, folds, choice of C.
 
 Shapes: N images, C classes, T one-vs-rest problems (one per class; a single one for two classes).
 """
@@ -42,7 +42,10 @@ class OneVsRest:
     @classmethod
     def of(cls, y: ArrayLike | Tensor | Labels) -> OneVsRest:
         """Return the problems of labels in any form that `Labels.read` accepts; at least two classes."""
-        labels = Labels.read(y)
+        if not isinstance(y, Labels):
+            given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
+            y = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+        labels = Labels.read(y, collections=False)
         if len(labels.classes) < 2:
             raise ValueError(f"y has {len(labels.classes)} class; at least two classes are needed.")
         return cls(labels)
@@ -54,7 +57,7 @@ class OneVsRest:
 
     @property
     def single(self) -> bool:
-        """Whether every image has exactly one label."""
+        """Whether labels were given as one label per image."""
         return self.labels.single
 
     @cached_property

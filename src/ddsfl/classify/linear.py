@@ -214,7 +214,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     def _decide(self, X: ArrayLike | Tensor) -> Tensor:
         """Return decision values (N, T)."""
         check_is_fitted(self)
-        rows = as_matrix(self, X, reset=False)
+        rows = as_matrix(self, X, reset=False, least=0)
         weights, biases = (torch.as_tensor(v).to(rows) for v in (self.coef_, self.intercept_))
         return rows @ weights.T + biases
 

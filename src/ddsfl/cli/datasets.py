@@ -17,7 +17,7 @@ from ddsfl.report.console import Console, show
 Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
 
 
-app = typer.Typer(help="Image sets: list, get and check them.", no_args_is_help=True)
+app = typer.Typer(help="List, download and check image sets.", no_args_is_help=True, add_completion=False)
 
 
 @app.command("list")

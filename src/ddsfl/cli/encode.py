@@ -30,7 +30,7 @@ def encode(
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the vectors of images, for any other tool.
+    """Compute the vectors of images and write them to a file.
 
     One row per image, in the order of the paths. A table of a network's vectors can replace the network
     wherever a table is accepted: computed once, used often.

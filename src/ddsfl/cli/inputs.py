@@ -50,7 +50,7 @@ def chosen_splits(
     if protocol == "random":
         labels = [label for label in image_set.labels if isinstance(label, str)]
         if len(labels) < len(image_set):
-            raise ImageSetError("images with several labels cannot be split at random; give lists.")
+            raise ImageSetError("images with several labels cannot be split at random; use --protocol lists.")
         return random_splits(labels, train, splits, n_test=test, seed=seed)
     if protocol != "lists":
         raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")

@@ -20,7 +20,7 @@ def inspect(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Show what a model is and draw what it learned.
+    """Describe a model and draw what it learned.
 
     Prints settings, classes, times and provenance, and draws filters, sharing and objective.
     """

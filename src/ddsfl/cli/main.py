@@ -25,11 +25,13 @@ COMMANDS = {
     "train": Entry("train:train", "Learn a classifier from labelled images."),
     "predict": Entry("predict:predict", "Classify images."),
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),
-    "encode": Entry("encode:encode", "Write the vectors of images, for any other tool."),
-    "inspect": Entry("inspect:inspect", "Show what a model is and draw what it learned."),
-    "search": Entry("search:search", "Choose the weights of the terms by cross-validation."),
-    "reproduce": Entry("reproduce:reproduce", "Draw a table or figure of the paper, next to our numbers."),
-    "datasets": Entry("datasets:app", "Image sets: list, get and check them."),
+    "encode": Entry("encode:encode", "Compute the vectors of images and write them to a file."),
+    "inspect": Entry("inspect:inspect", "Describe a model and draw what it learned."),
+    "search": Entry("search:search", "Choose the weights of the objective's terms by cross-validation."),
+    "reproduce": Entry(
+        "reproduce:reproduce", "Print a table of the paper next to our results, or draw a figure."
+    ),
+    "datasets": Entry("datasets:app", "List, download and check image sets."),
 }
 
 
@@ -38,16 +40,19 @@ class Program(TyperGroup):
 
     listing = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Typer suggests the nearest of these for a name that does not exist.
+        self.commands = {name: TyperCommand(name, help=entry.summary) for name, entry in COMMANDS.items()}
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command; for a listing only its name and summary."""
-        if cmd_name not in COMMANDS:
-            return None
-        if self.listing:
-            return TyperCommand(cmd_name, help=COMMANDS[cmd_name].summary)
+        if cmd_name not in COMMANDS or self.listing:
+            return self.commands.get(cmd_name)
         return load_command(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -10,7 +10,8 @@ import typer
 from ddsfl.model.presets import PRESETS
 
 ImageSetPath = Annotated[
-    Path, typer.Argument(metavar="IMAGES", help="A folder of class folders, or a CSV file of path,label.")
+    Path,
+    typer.Argument(metavar="IMAGES", help="A folder with one folder per class, or a CSV file of path,label."),
 ]
 ImagePaths = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Images, or folders of images.")]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `ddsfl train`.")]
@@ -27,7 +28,7 @@ Network = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show problems only.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Stop at files that cannot be read.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with an error if an image cannot be used.")]
 #: For commands whose result is a table, which is always shown.
 QuietTable = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]

@@ -52,7 +52,7 @@ def reproduce(
     scratch: Annotated[Path | None, typer.Option(help="Folder for stages (several GB).")] = None,
     quiet: QuietTable = False,
 ) -> None:
-    """Draw a table or figure of the paper, next to our numbers.
+    """Print a table of the paper next to our results, or draw a figure.
 
     The numbers come from stored cells. With --data, missing cells are computed first; rerun the same command
     to resume after an interruption. TABLE "report" writes all tables that have cells into results.md.

@@ -30,10 +30,10 @@ def search(
     device: Device = "auto",
     quiet: QuietTable = False,
 ) -> None:
-    """Choose the weights of the terms by cross-validation.
+    """Choose the weights of the objective's terms by cross-validation.
 
-    Chooses xi, lambda1, gamma, lambda2 and eta one after another. Give training images only. Finished
-    candidates are kept: rerun the same command to resume.
+    Chooses xi, lambda1, gamma, lambda2 and eta one after another. Use training images only, so that test
+    images do not influence the choice. Finished candidates are kept: rerun the same command to resume.
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)

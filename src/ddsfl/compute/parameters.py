@@ -12,13 +12,13 @@ def check_parameters(what: str, kind: type[Any], parameters: Mapping[str, Any]) 
 
     >>> check_parameters("number", complex, {"size": 3})
     Traceback (most recent call last):
-    ValueError: number: size unknown; expected some of imag, real.
+    ValueError: number: unknown parameter size; expected some of imag, real.
     """
     known = inspect.signature(kind).parameters
     unknown = sorted(set(parameters) - set(known))
     if unknown:
         raise ValueError(
-            f"{what}: {', '.join(unknown)} unknown; expected some of {', '.join(sorted(known))}."
+            f"{what}: unknown parameter {', '.join(unknown)}; expected some of {', '.join(sorted(known))}."
         )
     missing = [
         name
@@ -26,7 +26,7 @@ def check_parameters(what: str, kind: type[Any], parameters: Mapping[str, Any]) 
         if parameter.default is inspect.Parameter.empty and name not in parameters
     ]
     if missing:
-        raise ValueError(f"{what}: {', '.join(missing)} missing.")
+        raise ValueError(f"{what}: missing parameter {', '.join(missing)}.")
 
 
 def check_method(what: str, kinds: Mapping[str, type[Any]], parameters: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ def check_method(what: str, kinds: Mapping[str, type[Any]], parameters: Mapping[
 def make_method(kinds: Mapping[str, type[Any]], parameters: Mapping[str, Any], **defaults: Any) -> Any:
     """Return the object that {"method": one of ``kinds``, ...its parameters} describes.
 
-    Those of ``defaults`` that it has are used where the parameters do not say otherwise.
+    Those of ``defaults`` that it has are used where the parameters do not specify them.
 
     >>> make_method({"number": complex}, {"method": "number", "real": 3}, imag=4, device="cpu")
     (3+4j)

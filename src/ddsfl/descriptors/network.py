@@ -104,6 +104,8 @@ class CallableFeatures(NetworkFeatures):
            [1., 0., 0.]], dtype=float32)
     """
 
+    storable, must_match = False, False
+
     function: Callable[[Tensor], Any]
 
     def vectors(self, sources: Sequence[Source], progress: Progress | None = None) -> Vectors:

@@ -44,6 +44,8 @@ class TableFeatures(ListSource):
            [0.5, 1. ]], dtype=float32)
     """
 
+    must_match = False  # the vectors of new images stand in a new table
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
 

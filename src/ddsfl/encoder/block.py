@@ -56,7 +56,7 @@ class Block:
     def __post_init__(self) -> None:
         """Reject values that would otherwise fail after hours of learning."""
         if not isinstance(self.name, str) or not self.name or "." in self.name:
-            raise ValueError(f"name {self.name!r} of a block; expected text without dots.")
+            raise ValueError(f"block name {self.name!r} is invalid; expected text without dots.")
         what = f"block {self.name}"
         if self.coding is not None:
             check_method(f"{what}: coding", CODINGS, self.coding)
@@ -84,7 +84,8 @@ class Block:
             )
         if not 0 <= self.output < source.n_outputs:
             raise ValueError(
-                f"{what}: output={self.output}; {self.source!r} has {source.n_outputs}, counted from 0."
+                f"{what}: output={self.output}; {self.source!r} has {source.n_outputs} output(s), numbered "
+                "from 0."
             )
 
     def make_coding(self, device: str | torch.device, seed: int) -> Coding | None:

@@ -57,7 +57,7 @@ def compare_kinds(
     seed: int, *, device: str = "auto", console: Console | None = None
 ) -> tuple[dict[str, dict[str, Any]], SceneClassifier]:
     """Return the scores of each kind of filter on the scenes of ``seed``, and the DDSFL model."""
-    console = console or Console(quiet=True)
+    console = console or Console.silent()
     train_images, train_labels, test_images, test_labels = demo_scenes(seed)
     scores = {}
     for kind, changes in KINDS.items():

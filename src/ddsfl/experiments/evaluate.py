@@ -139,7 +139,7 @@ def evaluate_split(
     ``labels`` gives the label of each image of the split, by its index in ``images``.
     Images with several labels are scored by mean average precision, others by accuracy.
     """
-    console = console or Console(quiet=True)
+    console = console or Console.silent()
     expected = _expected(evaluation, images, labels, split)
     path = evaluation.cell_path(split.name)
     if path is not None and (cell := read_cell(path, expected)) is not None:
@@ -220,8 +220,7 @@ def _measured(
         return evaluation.truth.measure(classes, split.test, scores, path.with_suffix(""), competition)
     true = [labels[index] for index in split.test]
     if model.multilabel_:
-        relevant = np.array([[name in label for name in model.classes_] for label in true])
-        return score_rankings(relevant, scores)
+        return score_rankings(Labels.read(true).membership_in(model.classes_), scores)
     predicted, classes = list(model.labels_from(scores)), list(model.classes_)
     measured = score_predictions(true, predicted, classes)
     # Predicted class numbers in the order of the split, as text: a list would take one line per image.

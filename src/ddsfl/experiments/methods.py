@@ -18,7 +18,7 @@ from ddsfl.model.presets import BANK, LLC, PRESETS, preset
 from ddsfl.model.settings import Settings
 
 #: Files of networks, by the names that methods use for them.
-NetworkFiles = Mapping[str, str | os.PathLike[str]]
+NetworkPaths = Mapping[str, str | os.PathLike[str]]
 
 #: The hand-crafted descriptors: they need neither layers nor a file.
 DESCRIPTORS = [name for name, kind in METHODS.items() if kind.sees_pixels and not kind.uses_labels]
@@ -61,7 +61,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def method(name: str, networks: NetworkFiles | None = None) -> Settings:
+def method(name: str, networks: NetworkPaths | None = None) -> Settings:
     """Return the settings of a method.
 
     Parameters
@@ -99,7 +99,7 @@ def method(name: str, networks: NetworkFiles | None = None) -> Settings:
     return joined
 
 
-def _part(name: str, networks: NetworkFiles) -> Settings:
+def _part(name: str, networks: NetworkPaths) -> Settings:
     if name in PRESETS:
         return preset(name)
     network, _, views = name.partition(":")

@@ -89,4 +89,5 @@ def network_blocks(settings: Settings) -> list[Block]:
     >>> network_blocks(preset("paper"))
     []
     """
-    return [block for block in settings.blocks if settings.source(block.source)["method"] == "onnx"]
+    fixed = {name for name, source in settings.make_sources().items() if getattr(source, "must_match", False)}
+    return [block for block in settings.blocks if block.source in fixed]

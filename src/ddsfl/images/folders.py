@@ -71,10 +71,10 @@ class ImageSet:
         images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
         why = "".join(f" {problem}" for problem in images.problems)
         if not images.paths:
-            raise ImageSetError(f"{root} holds no labelled images.{why}")
+            raise ImageSetError(f"{root} contains no labelled images.{why}")
         if len(images.classes) < 2:
             only = images.classes[0]
-            raise ImageSetError(f"{root} holds images of one label only, {only!r}; two are needed.{why}")
+            raise ImageSetError(f"{root} contains images of only one label, {only!r}; two are needed.{why}")
         return images
 
     def without(self, indices: Iterable[int]) -> ImageSet:
@@ -102,7 +102,7 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
         problems: list[str] = []
         within = [file for file in _walk(path, problems.append) if _is_image(file)]
         if not within:
-            raise ImageSetError(" ".join([f"{path} holds no images.", *problems]))
+            raise ImageSetError(" ".join([f"{path} contains no images.", *problems]))
         files.extend(within)
     return files
 

@@ -30,8 +30,9 @@ class Labels:
     classes : (C,) the class names, sorted; column numbers if the labels are an indicator matrix.
     membership : (N, C) bool. An empty row is unlabelled.
     single : whether the labels were given as one label per image.
-    undecided : (N, C) bool or None. True where an image shows a class but must not count for or against
-        it when a classifier is fitted (the "difficult" images of PASCAL VOC).
+    undecided : (N, C) bool or None. True where an image shows a class but the SVM of that class is fitted
+        and validated without it (the "difficult" images of PASCAL VOC). Balanced weights and calibration
+        count it as not showing the class.
 
     Examples
     --------
@@ -47,7 +48,7 @@ class Labels:
     undecided: Array | None = None
 
     @classmethod
-    def read(cls, y: Any, *, unlabelled: int | None = None) -> Labels:
+    def read(cls, y: Any, *, unlabelled: int | None = None, collections: bool = True) -> Labels:
         """Return the labels in ``y``.
 
         Parameters
@@ -58,13 +59,14 @@ class Labels:
             * N tuples, sets or lists of labels: several labels per image;
             * (N, C) of 0 and 1: an indicator matrix. Its classes are 0 ... C-1.
         unlabelled : the integer label that means "no class" (`UNLABELLED`); None if every integer is a class.
+        collections : whether the second form is possible; if not, nested lists are matrices.
 
         >>> Labels.read([3, 5, -1], unlabelled=UNLABELLED).membership.astype(int)
         array([[1, 0], [0, 1], [0, 0]])
         """
         if isinstance(y, Labels):
             return y
-        if _holds_collections(y):
+        if collections and _holds_collections(y):
             binarizer = MultiLabelBinarizer().fit(y)
             return cls(binarizer.classes_, binarizer.transform(y).astype(bool), single=False)
         given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
@@ -81,6 +83,26 @@ class Labels:
             labelled = classes != unlabelled
             classes, membership = classes[labelled], membership[:, labelled]
         return cls(classes, membership, single=True)
+
+    def __post_init__(self) -> None:
+        if self.single and self.undecided is not None:
+            raise ValueError("undecided labels were given for images with one label each; expected several.")
+
+    def membership_in(self, classes: Array) -> Array:
+        """Return (N, C) bool, who belongs to which of some classes; a matrix must be in their order.
+
+        >>> labels = Labels.read([("sea",), ("sea", "boat")])
+        >>> labels.membership_in(np.array(["boat", "city", "sea"])).astype(int)
+        array([[0, 0, 1], [1, 0, 1]])
+        """
+        if len(self.classes) == len(classes) and not self.single and self.classes.dtype.kind == "i":
+            return self.membership
+        columns = {name: column for column, name in enumerate(self.classes.tolist())}
+        nobody = np.zeros(len(self), dtype=bool)
+        names = np.asarray(classes).tolist()
+        return np.stack(
+            [self.membership[:, columns[name]] if name in columns else nobody for name in names], axis=1
+        )
 
     def __len__(self) -> int:
         return len(self.membership)
@@ -102,16 +124,12 @@ class Labels:
 
 
 def _holds_collections(y: Any) -> bool:
-    """Return whether ``y`` holds a collection of labels per image; a list of lists may be an indicator."""
-    if isinstance(y, Tensor | np.ndarray) or not hasattr(y, "__iter__"):
+    """Return whether ``y`` gives a collection of labels per image."""
+    if isinstance(y, Tensor) or not hasattr(y, "__iter__"):
         return False
-    first = next(iter(y), None)
-    if isinstance(first, tuple | set | frozenset):
-        return True
-    if not isinstance(first, list):
+    if isinstance(y, np.ndarray) and (y.ndim != 1 or y.dtype.kind != "O"):
         return False
-    is_matrix = all(len(row) == len(first) > 0 for row in y)
-    return not (is_matrix and all(value in (0, 1) for row in y for value in row))
+    return isinstance(next(iter(y), None), tuple | list | set | frozenset)
 
 
 def _checked_indicator(given: Array) -> Array:

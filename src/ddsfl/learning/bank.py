@@ -155,7 +155,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         spatial_neighbors : (N, M, P) patches around each patch; required if ``xi`` is above 0.
         """
         self._check_parameters()
-        patches = as_matrix(self, X, reset=True, stay=True)
+        patches = as_matrix(self, X, reset=True, patches=True)
         self._check_patches(patches)
         membership = self._membership(y, len(patches))
         objective = Objective(
@@ -189,7 +189,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def transform(self, X: ArrayLike | Tensor) -> Array | Tensor:
         """Return the features |W x|, (N, D); for a tensor, a tensor on the same device."""
         check_is_fitted(self)
-        patches = as_matrix(self, X, reset=False, stay=True)
+        patches = as_matrix(self, X, reset=False, patches=True)
         filters = torch.from_numpy(self.filters_).to(patches)
         features = (patches @ filters.T).abs_()
         return features.to(X.device) if isinstance(X, Tensor) else as_numpy(features)
@@ -212,7 +212,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if y is None or (self.gamma == 0 and self.eta == 0):
             self.classes_: Array = np.empty(0, dtype=np.int64)
             return np.zeros((n_patches, 0), dtype=bool)
-        labels = Labels.read(y, unlabelled=UNLABELLED)
+        labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)
         self.classes_, membership = labels.classes, labels.membership
         if len(membership) != n_patches:
             raise ValueError(

@@ -126,7 +126,7 @@ class FilterStack(LocalSource):
         """
         if len(images) == 0:
             raise ValueError("images is empty; expected at least one image.")
-        labels = Labels.read(y, unlabelled=UNLABELLED)
+        labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)
         self.classes_, membership = labels.classes, labels.membership
         if len(membership) != len(images):
             raise ValueError(

@@ -28,7 +28,8 @@ def select_exemplars(
     labels = membership[as_numpy(inputs.images)]
     if layer.exemplars is None:
         return labels
-    selector = make_method(SELECTORS, layer.exemplars, device=device, random_state=seed)
+    parameters = {k: v for k, v in layer.exemplars.items() if k not in ("device", "random_state")}
+    selector = make_method(SELECTORS, parameters, device=device, random_state=seed)
     support: np.ndarray[Any, Any] = selector.fit(inputs.projected, labels, groups=inputs.images).support_
     return support
 

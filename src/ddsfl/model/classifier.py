@@ -35,6 +35,14 @@ def _is_calibrated(model: SceneClassifier) -> bool:
     return bool(model.settings_in_use().classifier.get("calibrate", False))
 
 
+def _reproduces(name: str, changes: Mapping[str, Any], settings: Settings) -> bool:
+    """Return whether a preset and changes give these settings; settings may have been made otherwise."""
+    try:
+        return bool(name) and preset(name).change(changes) == settings
+    except ValueError:
+        return False
+
+
 class SceneClassifier(ClassifierMixin, BaseEstimator):
     """Learn filters, encode images with them and classify with a linear SVM.
 
@@ -114,8 +122,13 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
                 f"y has {len(labels)} labels; expected one for each of the {len(images)} images."
             )
         if len(labels.classes) < 2:
-            raise ValueError(f"y holds one class only, {str(labels.classes[0])!r}; expected at least two.")
+            raise ValueError(f"y contains only one class, {str(labels.classes[0])!r}; expected at least two.")
         seed = drawn_seed(self.random_state)
+        training = {
+            "fingerprint": images.fingerprint(),  # which reads all images, before any work
+            "n_images": len(images),
+            "images_per_class": labels.counts.tolist(),
+        }
         fit = Fit(
             settings,
             images,
@@ -132,12 +145,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
-        self.training_ = {
-            "fingerprint": images.fingerprint(),
-            "n_images": len(images),
-            "images_per_class": labels.counts.tolist(),
-        }
-        self.seconds_ = dict(fit.stages.seconds)
+        self.training_, self.seconds_ = training, dict(fit.stages.seconds)
         self.device_ = str(resolve_device(self.device))
         return self
 
@@ -189,9 +197,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         """
         if not self.multilabel_:
             return float(super().score(X, y, sample_weight))
-        if isinstance(next(iter(y), None), tuple | list | set | frozenset):
-            y = np.array([[name in labels for name in self.classes_] for labels in y])
-        return float(mean_average_precision(np.asarray(y, dtype=bool), self.decision_function(X)))
+        y = Labels.read(y).membership_in(self.classes_)
+        return float(mean_average_precision(y, self.decision_function(X)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
@@ -217,11 +224,12 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             tensors, header = upgraded(tensors, header)
             origin = {"preset": header["preset"], "changes": header["changes"]}
             settings = Settings.from_json({**header["settings"], **origin})
+            named = _reproduces(header["preset"], header["changes"], settings)
             settings = moved_sources(settings, sources or {})
             learned = restore_learned(settings, tensors, device)
             model = cls(
-                header["preset"] or settings,
-                changes=header["changes"],
+                header["preset"] if named else settings,
+                changes=header["changes"] if named else None,
                 device=device,
                 random_state=header["random_state"],
             )
@@ -230,11 +238,14 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             model.training_, model.seconds_ = header["training"], header["seconds"]
             model.device_, model.weights_ = header["device"], tuple(header["weights"])
             # New images have their vectors in a new table, so only networks must be the same.
-            networks = {name for name in header["networks"] if settings.source(name)["method"] == "onnx"}
-            model.networks_ = NetworkFiles(header["networks"], networks)
+            files = header["networks"]
+            fixed = {name for name in files if getattr(learned.sources[name], "must_match", False)}
+            model.networks_ = NetworkFiles(files, fixed)
             model.sources_, model.codings_, model.classifier_ = learned
-        except (KeyError, TypeError, IndexError) as error:
-            raise ModelFileError(f"{path} lacks a part of a SceneClassifier: {error}.") from error
+        except KeyError as error:
+            raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
+        except (TypeError, IndexError) as error:
+            raise ModelFileError(f"{path} is not a valid SceneClassifier: {error}.") from error
         if sources:
             model.check_networks()
         return model

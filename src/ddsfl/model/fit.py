@@ -62,11 +62,12 @@ class Fit:
         report: Report | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.settings, self.images, self.labels, self.progress = settings, images, labels, progress
+        self.settings, self.images, self.labels, self.progress = settings, images, labels.numbered, progress
         self.device, self.where = device, resolve_device(device)
         stack_seed, self.words_seed, self.svm_seed = spawn_seeds(seed, 3)
         self.sources: dict[str, Any] = dict(settings.make_sources(device, stack_seed))
         self.networks = NetworkFiles.of(self.sources)
+        self.class_weight = _class_weight(settings.classifier.get("class_weight"), labels)
         self.codings: list[Coding | None] = []
         keys = StageKeys(settings, self.sources, self.networks, images, labels, seed)
         self.stages = Stages(checkpoints, key=keys, report=report)
@@ -163,8 +164,7 @@ class Fit:
 
     def classify(self, vectors: Sequence[Tensor]) -> tuple[tuple[float, ...], LinearClassifier]:
         """Return the weights of the blocks and the classifier, fitted on their vectors."""
-        labels, class_weight = self.labels.numbered, self._class_weight()
-        parameters = {**self.settings.classifier, "class_weight": class_weight}
+        parameters = {**self.settings.classifier, "class_weight": self.class_weight}
         classifier = LinearClassifier(**{**parameters, "device": self.device, "random_state": self.svm_seed})
         given = [None if block.weight == "cv" else block.weight for block in self.settings.blocks]
         grams: list[Tensor] = []
@@ -175,11 +175,11 @@ class Fit:
                 grams.extend(gram_of(block, self.where) for block in vectors)
                 choice = choose_weights(
                     grams,
-                    labels,
+                    self.labels,
                     given=given,
                     Cs=classifier.Cs if classifier.C == "cv" else (classifier.C,),
                     cv=classifier.cv,
-                    class_weight=class_weight,
+                    class_weight=self.class_weight,
                     random_state=self.svm_seed,
                 )
                 return {"weights": np.array(choice.weights)}
@@ -187,19 +187,17 @@ class Fit:
             weights = tuple(self.stages.run("weights", choose)["weights"].tolist())
 
         def fit() -> Arrays:
-            return fit_blocks(classifier, vectors, labels, weights, grams or None).state()
+            return fit_blocks(classifier, vectors, self.labels, weights, grams or None).state()
 
         return weights, classifier.restore(self.stages.run("classifier", fit))
 
-    def _class_weight(self) -> Any:
-        """Return class weights by class number, as the SVM names the classes."""
-        class_weight = self.settings.classifier.get("class_weight")
-        if not isinstance(class_weight, Mapping):
-            return class_weight
-        numbers = {str(name): number for number, name in enumerate(self.labels.classes)}
-        unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
-        if unknown:
-            raise ValueError(
-                f"class_weight names {', '.join(unknown)}; expected some of {', '.join(numbers)}."
-            )
-        return {numbers[str(name)]: weight for name, weight in class_weight.items()}
+
+def _class_weight(class_weight: Any, labels: Labels) -> Any:
+    """Return class weights by class number, as the SVM names the classes."""
+    if not isinstance(class_weight, Mapping):
+        return class_weight
+    numbers = {str(name): number for number, name in enumerate(labels.classes)}
+    unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
+    if unknown:
+        raise ValueError(f"class_weight names {', '.join(unknown)}; expected some of {', '.join(numbers)}.")
+    return {numbers[str(name)]: weight for name, weight in class_weight.items()}

@@ -56,7 +56,9 @@ class StageKeys:
             return self._words(self.blocks[subject])
         if step.startswith("vectors"):
             return self._vectors(self.blocks[subject])
-        every = [[self._vectors(block), block.power, block.weight] for block in self.blocks.values()]
+        if name not in ("weights", "classifier"):
+            raise ValueError(f"stage {name!r} is unknown; what it depends on must be defined here.")
+        every = [[self._vectors(block), block.weight] for block in self.blocks.values()]
         return [every, plain(self.settings.classifier), self.labels, self.seed]
 
     def _layers(self, number: int) -> Any:
@@ -80,6 +82,8 @@ class StageKeys:
         return [self._source(block.source, block.output), block.output, plain(block.coding), self.seed]
 
     def _vectors(self, block: Block) -> Any:
-        pooling = [plain(block.levels), block.pooling, block.mirrored]
         described = self._words(block) if block.coding else self._source(block.source, 0)
-        return [described, pooling if block.coding else None, block.power, ENCODED_AT_ONCE]
+        # Every field of a block matters, also one that is added later, except these.
+        unused = {"name", "source", "weight"} | (set() if block.coding else {"levels", "pooling", "mirrored"})
+        rest = {key: value for key, value in plain(block).items() if key not in unused}
+        return [described, rest, ENCODED_AT_ONCE]

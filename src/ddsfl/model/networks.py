@@ -51,7 +51,7 @@ class NetworkFiles:
                 raise ModelFileError(f"{wanted}, but there is no file {path}; {place}.")
             fingerprint = sources[name].fingerprint()
             if fingerprint != trained["fingerprint"]:
-                raise ModelFileError(f"{wanted}, but {path} is another one ({fingerprint}); {place}.")
+                raise ModelFileError(f"{wanted}, but {path} is a different network ({fingerprint}); {place}.")
             self.unchecked.remove(name)
 
 

@@ -64,9 +64,11 @@ class Settings:
         """Reject parts that do not exist or do not fit together; each part has checked itself already."""
         for name, parameters in self.sources.items():
             if name == "stack":
-                raise ValueError("sources: 'stack' are the learned layers; expected another name.")
+                raise ValueError(
+                    "sources: the name 'stack' is reserved for the learned layers; expected another name."
+                )
             if not isinstance(name, str) or not name or "." in name:
-                raise ValueError(f"name {name!r} of a source; expected text without dots.")
+                raise ValueError(f"source name {name!r} is invalid; expected text without dots.")
             check_method(f"source {name}", NAMED, parameters)
             _check_source(name, make_source(parameters))
         names = [block.name for block in self.blocks]
@@ -205,7 +207,7 @@ def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
     if isinstance(place, list):
         numbered = first.isdigit()
         if numbered and int(first) >= len(place):
-            raise ValueError(f"setting {path!r}: there are only {len(place)} items, counted from 0.")
+            raise ValueError(f"setting {path!r}: there are only {len(place)} items, numbered from 0.")
         if numbered and not rest:
             raise ValueError(f"setting {path!r} names a complete item; expected one of its values.")
         chosen = [place[int(first)]] if numbered else place

@@ -31,7 +31,11 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
     """Return everything that was learned, by name."""
     tensors: Arrays = {}
     for name, source in learned.sources.items():
-        _refuse_functions(name, settings.source(name))
+        if not getattr(source, "storable", True):
+            raise ModelFileError(
+                f"source {name!r} is a Python function, which a model file cannot store; expected a network "
+                "in an ONNX file ('onnx') or a table of vectors ('table')."
+            )
         tensors |= {f"source.{name}.{part}": array for part, array in source.state().items()}
     for block, coding in zip(settings.blocks, learned.codings):
         if coding is not None:
@@ -96,13 +100,7 @@ def _restore(part: Any, tensors: Arrays, prefix: str) -> None:
         part.restore({name.removeprefix(prefix): tensors[name] for name in names})
     except KeyError as error:
         raise KeyError(f"{prefix}{error.args[0]}") from error
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
+        if names:
+            raise
         raise KeyError(f"{prefix}*") from error
-
-
-def _refuse_functions(name: str, parameters: Mapping[str, Any]) -> None:
-    if parameters["method"] == "callable":
-        raise ModelFileError(
-            f"source {name!r} is a Python function, which no model file can hold; expected a network in "
-            "an ONNX file ('onnx') or a table of vectors ('table')."
-        )

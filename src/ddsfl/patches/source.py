@@ -124,6 +124,9 @@ class ListSource(Source):
     """Returns one vector per image for a complete list of image sources."""
 
     sees_pixels = False
+    #: Whether a model file can store it, and whether a loaded model needs the very same file again.
+    storable: ClassVar[bool] = True
+    must_match: ClassVar[bool] = True
 
     @abstractmethod
     def vectors(

@@ -22,7 +22,6 @@ _WORDS = (
     (r"(.+)\.words", r"\1: words"),
     (r"(.+)\.source", r"\1: principal axes"),
     (r"(.+)\.vectors(\d+)", r"\1: vectors, part \2"),
-    (r"(.+)\.vectors", r"\1: vectors"),
 )
 
 
@@ -56,6 +55,13 @@ class Console:
         self._name = ""
         self._start = 0.0
         Console._latest = self
+
+    @classmethod
+    def silent(cls) -> Console:
+        """Return a console that shows nothing; whether the command resumes is up to the one before it."""
+        latest, console = cls._latest, cls(quiet=True)
+        cls._latest = latest
+        return console
 
     def say(self, text: str) -> None:
         """Print a line of information."""

@@ -62,8 +62,8 @@ class ExemplarSelector(BaseEstimator, ABC):
         ----------
         X : (N, P) patches; contrast-normalised but not whitened ones work best.
         y : (N,) labels, -1 for unlabelled, or (N, C) indicator matrix.
-        groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours; if
-            groups are given, patches of the same image are never compared.
+        groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours:
+            `NearestExemplars` never compares them, `SvmExemplars` keeps them in the same half.
         """
         self._check_settings()
         candidates = read_candidates(self, X, y, groups)
@@ -132,8 +132,8 @@ def read_candidates(
     name = type(estimator).__name__
     if y is None:
         raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-    patches = as_matrix(estimator, X, reset=True, stay=True, least=2)
-    labels = Labels.read(y, unlabelled=UNLABELLED)
+    patches = as_matrix(estimator, X, reset=True, patches=True, least=2)
+    labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)
     estimator.classes_, indicator = labels.classes, labels.membership
     if len(indicator) != len(patches):
         raise ValueError(f"y has {len(indicator)} rows; expected one per patch, {len(patches)}.")

@@ -127,7 +127,7 @@ class SvmExemplars(ExemplarSelector):
             names = ", ".join(str(name) for name in self.classes_[as_numpy(rescued)])
             warnings.warn(
                 f"No cluster of these classes is discriminative; each kept its best: {names}.",
-                stacklevel=2,
+                stacklevel=3,
             )
         after = torch.bincount(clusters.labels, minlength=membership.shape[1])
         self.n_clusters_ = as_numpy(torch.stack([before, after], 1))
