@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -71,70 +73,10 @@ class Dataset:
         return folder_name
 
 
-#: Images per class, counted in the set itself.
-_SCENE15 = {
-    "Bedroom": 216, "Coast": 360, "Forest": 328, "Highway": 260, "Industrial": 311, "InsideCity": 308,
-    "Kitchen": 210, "LivingRoom": 289, "Mountain": 374, "Office": 215, "OpenCountry": 410, "Store": 315,
-    "Street": 292, "Suburb": 241, "TallBuilding": 356,
-}  # fmt: skip
-#: According to its web page.
-_UIUC_SPORTS = {
-    "badminton": 200, "bocce": 137, "croquet": 236, "polo": 182, "RockClimbing": 194, "rowing": 250,
-    "sailing": 190, "snowboarding": 190,
-}  # fmt: skip
-#: 15,620 in total, according to its web page.
-_INDOOR67 = {
-    "airport_inside": 608, "artstudio": 140, "auditorium": 176, "bakery": 405, "bar": 604, "bathroom": 197,
-    "bedroom": 662, "bookstore": 380, "bowling": 213, "buffet": 111, "casino": 515, "children_room": 112,
-    "church_inside": 180, "classroom": 113, "cloister": 120, "closet": 135, "clothingstore": 106,
-    "computerroom": 114, "concert_hall": 103, "corridor": 346, "deli": 258, "dentaloffice": 131,
-    "dining_room": 274, "elevator": 101, "fastfood_restaurant": 116, "florist": 103, "gameroom": 127,
-    "garage": 103, "greenhouse": 101, "grocerystore": 213, "gym": 231, "hairsalon": 239, "hospitalroom": 101,
-    "inside_bus": 102, "inside_subway": 457, "jewelleryshop": 157, "kindergarden": 127, "kitchen": 734,
-    "laboratorywet": 125, "laundromat": 276, "library": 107, "livingroom": 706, "lobby": 101,
-    "locker_room": 249, "mall": 176, "meeting_room": 233, "movietheater": 175, "museum": 168, "nursery": 144,
-    "office": 109, "operating_room": 135, "pantry": 384, "poolinside": 174, "prisoncell": 103,
-    "restaurant": 513, "restaurant_kitchen": 107, "shoeshop": 116, "stairscase": 155, "studiomusic": 108,
-    "subway": 539, "toystore": 347, "trainstation": 153, "tv_studio": 166, "videostore": 110,
-    "waitingroom": 151, "warehouse": 506, "winecellar": 269,
-}  # fmt: skip
-#: Images of trainval that show each class, without difficult ones, from the challenge's statistics.
-_VOC2012 = {
-    "aeroplane": 670, "bicycle": 552, "bird": 765, "boat": 508, "bottle": 706, "bus": 421, "car": 1161,
-    "cat": 1080, "chair": 1119, "cow": 303, "diningtable": 538, "dog": 1286, "horse": 482, "motorbike": 526,
-    "person": 4087, "pottedplant": 527, "sheep": 325, "sofa": 507, "train": 544, "tvmonitor": 575,
-}  # fmt: skip
-#: Reduced from MIT Indoor 67; the lists keep the entries of these classes.
-_INDOOR10 = {
-    "bathroom": 100, "bedroom": 99, "children_room": 100, "closet": 100, "corridor": 100,
-    "dining_room": 100, "garage": 99, "kitchen": 100, "livingroom": 100, "stairscase": 100,
-}  # fmt: skip
-_SPORTS8 = {
-    "croquet": 146, "polo": 167, "rock_climbing": 151, "rowing": 153, "sailing": 154, "snowboarding": 127,
-    "tennis": 141, "volleyball": 152,
-}  # fmt: skip
-#: A sample of Caltech-101 with its background class, at most 40 images per class.
-_OBJECTS = """
-    BACKGROUND_Google Faces Faces_easy Leopards Motorbikes accordion airplanes anchor ant barrel bass
-    beaver binocular bonsai brain brontosaurus buddha butterfly camera cannon car_side ceiling_fan
-    cellphone chair chandelier cougar_body cougar_face crab crayfish crocodile crocodile_head cup
-    dalmatian dollar_bill dolphin dragonfly electric_guitar elephant emu euphonium ewer ferry flamingo
-    flamingo_head garfield gerenuk gramophone grand_piano hawksbill headphone hedgehog helicopter ibis
-    inline_skate joshua_tree kangaroo ketch lamp laptop llama lobster lotus mandolin mayfly menorah
-    metronome minaret nautilus octopus okapi pagoda panda pigeon pizza platypus pyramid revolver rhino
-    rooster saxophone schooner scissors scorpion sea_horse snoopy soccer_ball stapler starfish
-    stegosaurus stop_sign strawberry sunflower tick trilobite umbrella watch water_lilly wheelchair
-    wild_cat windsor_chair wrench yin_yang
-"""
-_OBJECTS102 = dict.fromkeys(_OBJECTS.split(), 40) | {
-    "binocular": 33, "garfield": 34, "gerenuk": 34, "inline_skate": 31, "metronome": 32, "octopus": 35,
-    "okapi": 39, "panda": 38, "platypus": 34, "scissors": 39, "snoopy": 35, "strawberry": 35, "water_lilly":
-    37, "wild_cat": 34, "wrench": 39,
-}  # fmt: skip
-#: A sample of NEU, 150 images per defect.
-_STEEL6 = dict.fromkeys(
-    ("crazing", "inclusion", "patches", "pitted_surface", "rolled-in_scale", "scratches"), 150
-)
+#: Images per class of each set. UIUC Sports and MIT Indoor 67: from their web pages. VOC: images of
+#: trainval that show the class, without difficult ones, from the statistics of the challenge. All others:
+#: counted.
+_CLASSES = json.loads((Path(__file__).parent / "class_counts.json").read_text())
 
 _SCENE15_ZIP = "http://www-cvr.ai.uiuc.edu/ponce_grp/data/scene_categories/scene_categories.zip"
 _RESEARCH = "no licence stated; the images belong to their owners, so use them for research only"
@@ -158,7 +100,7 @@ DATASETS: Mapping[str, Dataset] = {
                 ),
             ),
             places=(".", "scene_categories", "scene15"),
-            classes=_SCENE15,
+            classes=_CLASSES["scene15"],
             prefixes=("CAL", "MIT", "PAR"),
         ),
         Dataset(
@@ -174,7 +116,7 @@ DATASETS: Mapping[str, Dataset] = {
                 ),
             ),
             places=("event_img", "event_dataset/event_img", "."),
-            classes=_UIUC_SPORTS,
+            classes=_CLASSES["uiuc-sports"],
         ),
         Dataset(
             name="indoor67",
@@ -192,7 +134,7 @@ DATASETS: Mapping[str, Dataset] = {
                 RemoteFile("TestImages.txt", ("https://web.mit.edu/torralba/www/TestImages.txt",)),
             ),
             places=("Images", "indoorCVPR_09/Images", "."),
-            classes=_INDOOR67,
+            classes=_CLASSES["indoor67"],
             lists={"TrainImages.txt": 5360, "TestImages.txt": 1340},
         ),
         Dataset(
@@ -210,7 +152,7 @@ DATASETS: Mapping[str, Dataset] = {
                 # The evaluation server provides it to registered users.
                 RemoteFile("VOC2012test.tar", needed=False),
             ),
-            classes=_VOC2012,
+            classes=_CLASSES["voc2012"],
             lists={"train": 5717, "val": 5823, "trainval": 11540, "test": 10991},
         ),
         Dataset(
@@ -220,7 +162,7 @@ DATASETS: Mapping[str, Dataset] = {
             licence="for research purposes only, according to its page",
             layout="Images/CLASS/*.jpg, 10 class folders; TrainImages.txt and TestImages.txt next to Images",
             places=("Images", "."),
-            classes=_INDOOR10,
+            classes=_CLASSES["indoor10"],
             lists={"TrainImages.txt": 806, "TestImages.txt": 192},
         ),
         Dataset(
@@ -229,7 +171,7 @@ DATASETS: Mapping[str, Dataset] = {
             home="",
             licence=_RESEARCH,
             layout="CLASS/*.jpg, 8 class folders",
-            classes=_SPORTS8,
+            classes=_CLASSES["sports8"],
         ),
         Dataset(
             name="objects102",
@@ -237,7 +179,7 @@ DATASETS: Mapping[str, Dataset] = {
             home="https://data.caltech.edu/records/mzrjq-6wc02",
             licence=_RESEARCH,
             layout="CLASS/*.jpg, 102 class folders",
-            classes=_OBJECTS102,
+            classes=_CLASSES["objects102"],
         ),
         Dataset(
             name="steel6",
@@ -245,7 +187,7 @@ DATASETS: Mapping[str, Dataset] = {
             home="",
             licence=_RESEARCH,
             layout="CLASS/*.jpg, 6 class folders",
-            classes=_STEEL6,
+            classes=_CLASSES["steel6"],
         ),
         Dataset(
             name="folder",
