@@ -281,7 +281,14 @@ def test_killed_at_a_stage_it_resumes_to_the_same_model(stage, scenes, model, tm
     out = tmp_path / "m.safetensors"
     command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        # Shells start background jobs with SIGINT ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     stored = tmp_path / "m.safetensors.stages"
     deadline = time.monotonic() + 120
     while not any(stored.glob(f"{stage}.*")) and process.poll() is None and time.monotonic() < deadline:
@@ -301,7 +308,14 @@ def test_after_ctrl_c_it_prints_how_to_resume(scenes, tmp_path):
     out = tmp_path / "m.safetensors"
     command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        # Shells start background jobs with SIGINT ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     stored = tmp_path / "m.safetensors.stages"
     deadline = time.monotonic() + 120
     while not any(stored.glob("layer1.space.*")) and process.poll() is None and time.monotonic() < deadline:
