@@ -1,6 +1,4 @@
-"""SceneClassifier: learns, saves and loads, resumes, and behaves like a scikit-learn estimator."""
-
-import dataclasses
+"""SceneClassifier: learns, takes every form of input, and behaves like a scikit-learn estimator."""
 
 import numpy as np
 import pytest
@@ -13,8 +11,6 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.images.image_list import UnreadableImage
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.model.file import ModelFileError, read_model, write_model
-from ddsfl.model.presets import preset
 from tests.support.tiny import TINY, tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes()
@@ -81,60 +77,6 @@ def test_vectors_of_blocks_are_in_the_order_of_the_images(fitted):
     for row, image in enumerate(images):
         for name, alone in fitted.block_vectors([image]).items():
             torch.testing.assert_close(together[name][row], alone[0], rtol=1e-4, atol=1e-5)
-
-
-def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
-    fitted.save(tmp_path / "m.safetensors")
-    loaded = SceneClassifier.load(tmp_path / "m.safetensors", device="cpu")
-    same_model(fitted, loaded)
-    np.testing.assert_array_equal(fitted.predict_proba(IMAGES), loaded.predict_proba(IMAGES))
-    assert loaded.settings_ == fitted.settings_
-    assert loaded.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(loaded.stack_.sharing_[1], fitted.stack_.sharing_[1])
-    loaded.save(tmp_path / "again.safetensors")
-    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
-
-
-def test_a_model_file_that_lacks_a_part_is_named(fitted, tmp_path):
-    fitted.save(tmp_path / "m.safetensors")
-    tensors, header = read_model(tmp_path / "m.safetensors")
-    del tensors["source.stack.layer2.filters"]
-    write_model(tmp_path / "m.safetensors", tensors, header)
-    with pytest.raises(ModelFileError, match=r"is incomplete: 'source.stack.layer2.filters' is missing"):
-        SceneClassifier.load(tmp_path / "m.safetensors")
-
-
-def test_it_resumes_after_an_interruption_at_every_stage(fitted, tmp_path):
-    for stop_at in fitted.seconds_:
-        folder = tmp_path / stop_at
-
-        def interrupt(name, found, stop_at=stop_at):
-            if name == stop_at and not found:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            tiny().fit(IMAGES, LABELS, checkpoints=folder, report=interrupt)
-        stored = {}
-        resumed = tiny().fit(IMAGES, LABELS, checkpoints=folder, report=stored.__setitem__)
-        names = list(fitted.seconds_)
-        assert [stored[name] for name in names] == [name in names[: names.index(stop_at)] for name in names]
-        same_model(fitted, resumed)
-
-
-@pytest.mark.parametrize(
-    ("options", "images"),
-    [
-        ({"random_state": 1}, IMAGES),
-        ({"changes": {**TINY, "layers.bank.eta": 0.2}}, IMAGES),
-        ({}, [IMAGES[1], IMAGES[0], *IMAGES[2:]]),
-    ],
-)
-def test_other_settings_images_or_seeds_reuse_no_stage(options, images, tmp_path):
-    tiny().fit(IMAGES, LABELS, checkpoints=tmp_path)
-    stored = []
-    tiny(**options).fit(images, LABELS, checkpoints=tmp_path, report=lambda _, was: stored.append(was))
-    assert stored
-    assert not any(stored)
 
 
 def test_paths_pil_images_and_arrays_are_the_same(fitted, tmp_path):
@@ -319,17 +261,3 @@ def test_unknown_class_weights_and_bad_images_end_a_fit_before_any_stage(tmp_pat
             [*IMAGES[:-1], tmp_path / "bad.jpg"], LABELS, report=lambda name, found: stages.append(name)
         )
     assert stages == []
-
-
-def test_a_loaded_model_is_cloned_with_the_settings_it_has(tmp_path):
-    """Settings may have been made by hand, or by changes that cannot be replayed in one go."""
-    by_hand = dataclasses.replace(preset("quick").change(TINY), max_side=77)
-    coded = preset("quick").change({**TINY, "blocks.coding": {"method": "fisher", "n_gaussians": 2}})
-    twice = coded.change({"blocks.coding": {"method": "vq", "n_words": 7}})
-    for settings in (by_hand, twice, preset("quick").change(TINY)):
-        model = SceneClassifier(settings, device="cpu", random_state=0).fit(IMAGES, LABELS)
-        model.save(tmp_path / "m")
-        loaded = SceneClassifier.load(tmp_path / "m", device="cpu")
-        assert loaded.settings_ == settings
-        assert clone(loaded).settings_in_use() == settings
-    assert loaded.preset == "quick"
