@@ -89,5 +89,5 @@ def network_blocks(settings: Settings) -> list[Block]:
     >>> network_blocks(preset("paper"))
     []
     """
-    fixed = {name for name, source in settings.make_sources().items() if getattr(source, "must_match", False)}
+    fixed = {name for name, source in settings.make_sources().items() if source.must_match}
     return [block for block in settings.blocks if block.source in fixed]

@@ -238,9 +238,8 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             model.training_, model.seconds_ = header["training"], header["seconds"]
             model.device_, model.weights_ = header["device"], tuple(header["weights"])
             # New images have their vectors in a new table, so only networks must be the same.
-            files = header["networks"]
-            fixed = {name for name in files if getattr(learned.sources[name], "must_match", False)}
-            model.networks_ = NetworkFiles(files, fixed)
+            unchecked = {name for name, source in learned.sources.items() if source.must_match}
+            model.networks_ = NetworkFiles(header["networks"], unchecked)
             model.sources_, model.codings_, model.classifier_ = learned
         except KeyError as error:
             raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error

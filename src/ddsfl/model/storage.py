@@ -31,7 +31,7 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
     """Return everything that was learned, by name."""
     tensors: Arrays = {}
     for name, source in learned.sources.items():
-        if not getattr(source, "storable", True):
+        if not source.storable:
             raise ModelFileError(
                 f"source {name!r} is a Python function, which a model file cannot store; expected a network "
                 "in an ONNX file ('onnx') or a table of vectors ('table')."

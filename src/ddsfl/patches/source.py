@@ -38,6 +38,9 @@ class Source(BaseEstimator, ABC):
     sees_pixels: ClassVar[bool] = True
     #: Whether learning depends on the labels and the seed.
     uses_labels: ClassVar[bool] = False
+    #: Whether a model file can store it, and whether a loaded model needs the very same file again.
+    storable: ClassVar[bool] = True
+    must_match: ClassVar[bool] = False
     #: Minimum side of the images that it can describe.
     min_side: int = 1
     #: Number of sets of descriptors that it returns.
@@ -124,9 +127,7 @@ class ListSource(Source):
     """Returns one vector per image for a complete list of image sources."""
 
     sees_pixels = False
-    #: Whether a model file can store it, and whether a loaded model needs the very same file again.
-    storable: ClassVar[bool] = True
-    must_match: ClassVar[bool] = True
+    must_match = True
 
     @abstractmethod
     def vectors(
