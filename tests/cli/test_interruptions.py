@@ -12,6 +12,9 @@ from safetensors import safe_open
 
 from tests.support.tiny import TINY_OPTIONS
 
+# Sums are rounded by the number of threads: every run of a comparison has the one thread of these tests.
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
 
 def tensors_of(path):
     with safe_open(path, framework="numpy") as stream:
@@ -71,7 +74,7 @@ def train_until(stage, scenes, out, sent):
         command,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env=ONE_THREAD,
         # Shells start background jobs with SIGINT ignored, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
@@ -91,7 +94,7 @@ def test_killed_at_a_stage_it_resumes_to_the_same_model(stage, scenes, model, tm
     out = tmp_path / "m.safetensors"
     _, _, command = train_until(stage, scenes, out, signal.SIGKILL)
     assert not out.exists()
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    again = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
     assert again.returncode == 0, again.stderr
     assert "reused from an earlier run" in again.stderr
     assert_same_model(out, model)
