@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 
 import numpy as np
 from PIL import Image
@@ -22,38 +21,6 @@ def test_train_reports_on_standard_error_unless_quiet(ddsfl, scenes, tmp_path):
     assert "layer 1: filter bank" in err
     assert "12 images of 3 classes" in err
     assert ddsfl("train", scenes, "--out", tmp_path / "n", "--quiet", *TINY_OPTIONS) == (0, "", "")
-
-
-def test_predict_json_is_a_list_and_nothing_else(ddsfl, model, scenes):
-    code, out, _ = ddsfl("predict", model, scenes, "--json")
-    assert code == 0
-    rows = json.loads(out)
-    assert len(rows) == 12
-    for row in rows:
-        assert set(row) == {"path", "label", "scores"}
-        assert row["label"] == max(row["scores"], key=row["scores"].get)
-    right = [row["label"] == row["path"].split(os.sep)[-2] for row in rows]
-    assert np.mean(right) > 0.8
-
-
-def test_predict_csv_and_table(ddsfl, model, scenes):
-    code, out, _ = ddsfl("predict", model, scenes, "--csv")
-    rows = list(csv.DictReader(out.splitlines()))
-    assert code == 0
-    assert len(rows) == 12
-    classifier = SceneClassifier.load(model)
-    assert set(rows[0]) == {"path", "label", *classifier.classes_}
-    paths = [row["path"] for row in rows]
-    scores = [[float(row[name]) for name in classifier.classes_] for row in rows]
-    np.testing.assert_allclose(scores, classifier.decision_function(paths), atol=1e-4)
-    assert [row["label"] for row in rows] == list(classifier.predict(paths))
-    code, out, _ = ddsfl("predict", model, paths[0])
-    assert code == 0
-    [line] = [line for line in out.splitlines() if paths[0] in line]
-    second, first = np.argsort(scores[0])[-2:]
-    shown = [paths[0], rows[0]["label"], f"{scores[0][first]:.2f}"]
-    shown += [classifier.classes_[second], f"{scores[0][second]:.2f}"]
-    assert [part.strip() for part in line.strip("│").split("│")] == shown
 
 
 def test_encode_writes_vectors_in_the_order_of_the_paths(ddsfl, model, scenes, tmp_path):
@@ -132,21 +99,6 @@ def test_evaluate_official_lists_survive_a_bad_file(ddsfl, tmp_path):
     code, _, err = ddsfl("evaluate", tmp_path / "set", "--protocol", "lists", *lists, *TINY_OPTIONS)
     assert code == 0
     assert names[0] in err
-
-
-def test_several_labels_from_a_csv(ddsfl, scenes, tmp_path):
-    rows = ["path,label"]
-    for number, path in enumerate(sorted(scenes.rglob("*.png"))):
-        rows.append(f"{path},{path.parent.name}" + (";odd" if number % 2 else ""))
-    (tmp_path / "list.csv").write_text("\n".join(rows))
-    assert ddsfl("train", tmp_path / "list.csv", "--out", tmp_path / "m", *TINY_OPTIONS)[0] == 0
-    code, out, _ = ddsfl("predict", tmp_path / "m", scenes, "--json")
-    assert code == 0
-    labels = [row["label"] for row in json.loads(out)]
-    assert len(labels) == 12
-    assert all(isinstance(label, list) for label in labels)
-    classes = {path.parent.name for path in scenes.rglob("*.png")}
-    assert {name for label in labels for name in label} == {*classes, "odd"}
 
 
 def test_ten_bad_files_among_good_ones_are_all_named(ddsfl, tmp_path):

@@ -27,8 +27,8 @@ def stored(tmp_path_factory):
 
 def test_it_resumes_after_an_interruption_at_every_stage(fused, tmp_path):
     names = list(fused.seconds_)
-    assert names[-2:] == ["weights", "classifier"]
-    stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", "weights", "classifier"]
+    assert names[-3:] == ["weights", "classifier", "novelty"]
+    stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", *names[-3:]]
     folder = tmp_path / "stages"
     expected = fused.decision_function(IMAGES)
     for last, stop_at in zip([names[0], *stops], stops):  # each resumes where the previous one stopped

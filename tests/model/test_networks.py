@@ -39,7 +39,7 @@ def test_vectors_of_a_network_are_joined_with_the_others(network, tmp_path, monk
     model = model_of(changes)
     model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stages.__setitem__)
     assert list(stages) == [
-        "edges.words", "net.vectors1", "edges.vectors1", "weights", "classifier",
+        "edges.words", "net.vectors1", "edges.vectors1", "weights", "classifier", "novelty",
     ]  # fmt: skip
     raw = np.sqrt(OnnxFeatures(network, device="cpu").vectors(IMAGES))
     expected = model.weights_[1] * raw / np.linalg.norm(raw, axis=1, keepdims=True)
@@ -137,7 +137,7 @@ def test_deep_blocks_alone_need_no_other_pixels(monkeypatch):
     for number, image in enumerate(colours):
         image[..., number // 4] += 150  # one class is red, one green, one blue
     model = model_of({**changes, "blocks": changes["blocks"][1:]}).fit(list(colours), LABELS)
-    assert list(model.seconds_) == ["net.vectors1", "classifier"]
+    assert list(model.seconds_) == ["net.vectors1", "classifier", "novelty"]
     monkeypatch.setattr("ddsfl.encoder.encoder.LISTED_AT_ONCE", 5)
     monkeypatch.setattr("ddsfl.encoder.encoder.image_batches", None)  # would fail if it were called
     assert list(model.predict(list(colours))) == LABELS

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.metrics import mean_average_precision
+from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
@@ -61,6 +62,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     codings_ : the fitted coding of each block; None if a block uses vectors unchanged.
     weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
+    novelty_ : what tells images that are unlike the training images.
     settings_ : the settings in use.
     seconds_ : time of each stage of the fit.
     training_ : the training set: number of images, images per class, fingerprint of the pixels.
@@ -142,6 +144,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         fit.learn_sources()
         fit.learn_codings()
         self.weights_, self.classifier_ = fit.classify(fit.encode())
+        self.novelty_: Novelty | None = fit.learn_novelty()
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
@@ -189,6 +192,23 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         """Return the calibrated probability of each class (n_images, C)."""
         return self._for_all(X, "predict_proba", progress)
 
+    def novelty(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return how unlike the training images each image is (n_images,); above 1 is unlike them.
+
+        It compares brightness, contrast and gradients, not the labels: noise, empty frames, pages of text and
+        images of another kind are found, an unknown kind of scene among photographs is not.
+        """
+        check_is_fitted(self, "classifier_")
+        if self.novelty_ is None:
+            raise ValueError("this model was saved by a ddsfl that did not learn novelty; train it again.")
+        images = self._read(X, self.settings_)
+        return self.novelty_.score(statistics_of(images, resolve_device(self.device), progress))
+
+    @available_if(_is_calibrated)
+    def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
+        return as_numpy(self.classifier_.probabilities_from(torch.as_tensor(scores)))
+
     def score(self, X: Images, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; for several labels per image, the mean average precision.
 
@@ -203,7 +223,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
         check_is_fitted(self, "classifier_")
-        learned = Learned(self.sources_, self.codings_, self.classifier_)
+        learned = Learned(self.sources_, self.codings_, self.classifier_, self.novelty_)
         write_model(path, learned_tensors(self.settings_, learned), model_header(self))
 
     @classmethod
@@ -240,7 +260,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
             # New images have their vectors in a new table, so only networks must be the same.
             unchecked = {name for name, source in learned.sources.items() if source.must_match}
             model.networks_ = NetworkFiles(header["networks"], unchecked)
-            model.sources_, model.codings_, model.classifier_ = learned
+            model.sources_, model.codings_, model.classifier_, model.novelty_ = learned
         except KeyError as error:
             raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
         except (TypeError, IndexError) as error:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.coding.base import Coding
 from ddsfl.compute.device import resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages, fingerprint
@@ -82,6 +83,15 @@ class Fit:
         """Fit the sources that learn."""
         for name, source in self.sources.items():
             source.learn(self.images, self.labels, self.stages, name, self.progress)
+
+    def learn_novelty(self) -> Novelty:
+        """Return what tells images that are unlike the training images; it depends on nothing else."""
+
+        def learn() -> Arrays:
+            statistics = statistics_of(self.images, self.where, self.progress)
+            return Novelty().fit(statistics, self.labels).state()
+
+        return Novelty().restore(self.stages.run("novelty", learn))
 
     def learn_codings(self) -> None:
         """Fit the coding of each block; descriptors are drawn in one pass per source."""

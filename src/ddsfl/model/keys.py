@@ -35,7 +35,7 @@ class StageKeys:
         seed: int,
     ) -> None:
         self.settings, self.sources, self.networks = settings, sources, networks
-        self.labels, self.seed = labels.fingerprint(), seed
+        self.images, self.labels, self.seed = images, labels.fingerprint(), seed
         self.blocks = {block.name: block for block in settings.blocks}
 
         @cache
@@ -56,6 +56,8 @@ class StageKeys:
             return self._words(self.blocks[subject])
         if step.startswith("vectors"):
             return self._vectors(self.blocks[subject])
+        if name == "novelty":
+            return [self.images.fingerprint(), self.labels, ddsfl.__version__]
         if name not in ("weights", "classifier"):
             raise ValueError(f"stage {name!r} is unknown; what it depends on must be defined here.")
         every = [[self._vectors(block), block.weight] for block in self.blocks.values()]

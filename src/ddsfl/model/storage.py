@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.novelty import Novelty
 from ddsfl.coding.base import Coding
 from ddsfl.compute.stages import Arrays
 from ddsfl.learning.steps import encoded_terms
@@ -25,6 +26,8 @@ class Learned(NamedTuple):
     codings: list[Coding | None]
     """The coding of each block."""
     classifier: LinearClassifier
+    novelty: Novelty | None
+    """None in models saved before it existed."""
 
 
 def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
@@ -40,6 +43,8 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
     for block, coding in zip(settings.blocks, learned.codings):
         if coding is not None:
             tensors |= {f"block.{block.name}.{part}": array for part, array in coding.state().items()}
+    if learned.novelty is not None:
+        tensors |= {f"novelty.{name}": array for name, array in learned.novelty.state().items()}
     return tensors | {f"classifier.{name}": array for name, array in learned.classifier.state().items()}
 
 
@@ -73,7 +78,11 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
             _restore(coding, tensors, f"block.{block.name}.")
     classifier = LinearClassifier(**{**settings.classifier, "device": device})
     _restore(classifier, tensors, "classifier.")
-    return Learned(sources, codings, classifier)
+    novelty = None
+    if any(name.startswith("novelty.") for name in tensors):
+        novelty = Novelty()
+        _restore(novelty, tensors, "novelty.")
+    return Learned(sources, codings, classifier, novelty)
 
 
 def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[str, Any]]:

@@ -1,0 +1,181 @@
+"""How unlike the training images an image is, measured by its statistics rather than by the classifier.
+
+A classifier has no answer "none of these": uniform noise gets a label, often with a high probability.
+Here the statistics of an image (`images/statistics.py`) are compared with those of each class of training
+images, and the level above which an image is unlike them is chosen on training images held out in folds.
+
+Shapes: N images, C classes, V views of an image, P statistics of a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.classify.crossval import stratified_folds
+from ddsfl.compute.device import make_generator
+from ddsfl.compute.stages import Arrays
+from ddsfl.images.labels import Labels
+from ddsfl.images.statistics import N_STATISTICS, N_VIEWS, view_statistics
+from ddsfl.patches.batches import Progress, image_batches
+
+Array = np.ndarray[Any, Any]
+
+N_FOLDS = 5
+#: Share of held-out training images that the level allows to be flagged.
+ALLOWED = 0.04
+#: A level is at least this many deviations above the median: few images do not show how far others vary.
+LEAST_DEVIATIONS = 2
+#: Images of a class from which its own covariance counts as much as that of all classes.
+OWN_COVARIANCE = 7
+#: Images from which the statistics of the whole image count as much as those of its windows: fewer do not
+#: determine the covariance of P statistics, and windows are nine times as many.
+WHOLE_COUNTS = 320
+#: Weight of the windows' covariance in that of the whole image, as a number of images.
+WINDOW_PRIOR = 100
+#: Degrees of freedom of the Student distributions: far views count by the logarithm of their distance.
+FREEDOM = 30
+
+
+class _Density(NamedTuple):
+    """One Student distribution of statistics per class."""
+
+    means: Array  # (C, P)
+    factors: Array  # (C, P, P): a view x of class c has squared distance |(x - mean_c) factor_c|^2
+    log_volumes: Array  # (C,)
+
+    @classmethod
+    def of(cls, views: Array, classes: Array, prior: Array | None = None) -> _Density:
+        """Fit views (N, V, P) of images with class numbers (N,); the prior is a covariance (P, P)."""
+        found = np.unique(classes)
+        n_statistics = views.shape[2]
+        means = np.stack([views[classes == c].mean(axis=(0, 1)) for c in found])
+        within = views - means[np.searchsorted(found, classes)][:, None]
+        common = _covariance(within)
+        if prior is not None:
+            share = WINDOW_PRIOR / (WINDOW_PRIOR + len(views))
+            common = (1 - share) * common + share * prior
+        # Statistics without any variation keep a little, so that a change in them can be measured.
+        scale = np.sqrt(np.diag(common)) + 1e-3
+        common = 0.98 * common + 0.02 * np.diag(scale**2)
+        factors, log_volumes = [], []
+        for c in found:
+            own = OWN_COVARIANCE / (OWN_COVARIANCE + (classes == c).sum()) if prior is None else 1.0
+            covariance = own * common + (1 - own) * _covariance(within[classes == c])
+            covariance += 1e-6 * np.diag(scale**2) + 1e-9 * np.eye(n_statistics)
+            factors.append(np.linalg.cholesky(np.linalg.inv(covariance)))
+            log_volumes.append(np.linalg.slogdet(covariance)[1])
+        return cls(means, np.stack(factors), np.array(log_volumes))
+
+    def surprise(self, views: Array) -> Array:
+        """Return the mean surprise (N,) of views (N, V, P), each in the class that it fits best."""
+        n_statistics = views.shape[2]
+        least = np.full(views.shape[:2], np.inf)
+        for mean, factor, log_volume in zip(self.means, self.factors, self.log_volumes):
+            distance = np.square((views - mean) @ factor).sum(axis=2)
+            least = np.minimum(least, log_volume + (FREEDOM + n_statistics) * np.log1p(distance / FREEDOM))
+        return least.mean(axis=1)
+
+
+class Novelty:
+    """Scores how unlike the training images an image is; scores above 1 are flagged.
+
+    Statistics of windows and of the whole image are modelled by one Student distribution per class. The
+    score is the surprise of an image relative to that of training images that were held out: 0 is the
+    median of these, and about 4 % of them are above 1.
+
+    Attributes
+    ----------
+    state_ : everything learned, by name.
+
+    Examples
+    --------
+    >>> from ddsfl import make_scenes
+    >>> from ddsfl.images.image_list import ImageList
+    >>> images, labels = make_scenes(n_per_class=10, random_state=0)
+    >>> novelty = Novelty().fit(statistics_of(ImageList(images)), Labels.read(labels))
+    >>> noise = np.random.default_rng(0).random((200, 250))
+    >>> bool(novelty.score(statistics_of(ImageList([noise])))[0] > 1)
+    True
+    """
+
+    state_: Arrays
+
+    def fit(self, statistics: Array, labels: Labels, seed: int = 0) -> Self:
+        """Learn from statistics (N, V, P) of training images; images with several labels form one class."""
+        classes = labels.membership.argmax(axis=1) if labels.single else np.zeros(len(labels), dtype=int)
+        surprises = np.zeros((len(classes), 2))
+        n_folds = min(N_FOLDS, len(classes))
+        membership = np.eye(classes.max() + 1, dtype=bool)[classes]
+        folds = stratified_folds(membership, n_folds, make_generator(seed))
+        for fold in np.unique(folds):
+            held = folds == fold
+            self._learn(statistics[~held], classes[~held])
+            surprises[held] = self._surprises(statistics[held])
+        self._learn(statistics, classes)
+        middle = np.median(surprises, axis=0)
+        # A normal distribution has 1.48 times its median absolute deviation as its standard deviation.
+        deviation = 1.4826 * np.median(np.abs(surprises - middle), axis=0)
+        whole = len(classes) / (len(classes) + WHOLE_COUNTS)
+        weights = np.array([whole, 1 - whole]) / np.maximum(deviation, 1e-6)
+        combined = (surprises - middle) @ weights
+        spread = 1.4826 * np.median(np.abs(combined - np.median(combined)))
+        level = max(np.quantile(combined, 1 - ALLOWED), LEAST_DEVIATIONS * max(spread, 1e-6))
+        self.state_ |= {"middle": middle, "weights": weights / level}
+        return self
+
+    def score(self, statistics: Array) -> Array:
+        """Return the novelty (N,) of images by their statistics (N, V, P); above 1 is unlike the training."""
+        return (self._surprises(statistics) - self.state_["middle"]) @ self.state_["weights"]
+
+    def state(self) -> Arrays:
+        """Return everything learned, by name."""
+        return {name: array.astype(np.float32) for name, array in self.state_.items()}
+
+    def restore(self, state: Mapping[str, Array]) -> Self:
+        """Restore what `state` returned; a missing part raises KeyError."""
+        names = [*_part_names("whole"), *_part_names("windows"), "middle", "weights"]
+        self.state_ = {name: np.asarray(state[name]) for name in names}
+        return self
+
+    def _learn(self, statistics: Array, classes: Array) -> None:
+        windows = _Density.of(statistics[:, 1:], classes)
+        within = statistics[:, 1:] - windows.means[np.searchsorted(np.unique(classes), classes)][:, None]
+        whole = _Density.of(statistics[:, :1], classes, prior=_covariance(within))
+        self.state_ = dict(zip(_part_names("whole"), whole)) | dict(zip(_part_names("windows"), windows))
+
+    def _surprises(self, statistics: Array) -> Array:
+        """Return the surprise (N, 2) of the whole images and of their windows."""
+        parts = (("whole", statistics[:, :1]), ("windows", statistics[:, 1:]))
+        densities = [
+            (_Density(*(self.state_[name] for name in _part_names(part))), views) for part, views in parts
+        ]
+        return np.stack([density.surprise(views) for density, views in densities], axis=1)
+
+
+def statistics_of(
+    images: Sequence[Tensor], device: torch.device | None = None, progress: Progress | None = None
+) -> Array:
+    """Return the statistics (N, V, P) of uint8 images (channels, height, width): of their first channel."""
+    where = torch.device("cpu") if device is None else device
+    found = np.zeros((len(images), N_VIEWS, N_STATISTICS))
+    for numbers, batch in image_batches(images, where, progress):
+        for shape in {image.shape for image in batch}:
+            alike = [place for place, image in enumerate(batch) if image.shape == shape]
+            gray = torch.stack([batch[place][0] for place in alike]).to(where)
+            found[[numbers[place] for place in alike]] = view_statistics(gray).cpu().numpy()
+    return found
+
+
+def _covariance(within: Array) -> Array:
+    """Return the covariance (P, P) of differences (..., P) from their means."""
+    rows = within.reshape(-1, within.shape[-1])
+    return rows.T @ rows / len(rows)
+
+
+def _part_names(part: str) -> list[str]:
+    return [f"{part}.{name}" for name in _Density._fields]

@@ -1,0 +1,99 @@
+"""Novelty: what is unlike the training images is flagged, what is like them is not."""
+
+import numpy as np
+import pytest
+import torch
+from studies.strange_images import KINDS, strange_image
+
+from ddsfl.classify.novelty import ALLOWED, Novelty, statistics_of
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.labels import Labels
+from ddsfl.images.scenes import make_scenes
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    images, labels = make_scenes(n_per_class=30, random_state=0, size=128)
+    train = np.arange(len(images)) % 3 < 2
+    statistics = statistics_of(ImageList(images))
+    return statistics[train], Labels.read(np.array(labels)[train]), statistics[~train]
+
+
+@pytest.fixture(scope="module")
+def novelty(scenes):
+    return Novelty().fit(scenes[0], scenes[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_strange_images_are_flagged(novelty, kind):
+    scores = novelty.score(statistics_of(ImageList([strange_image(kind, number) for number in range(20)])))
+    assert (scores > 1).mean() >= 0.95
+
+
+def test_images_of_the_same_kind_are_not(novelty, scenes):
+    assert (novelty.score(scenes[2]) > 1).mean() <= 0.08  # 4 % are expected of these 80
+
+
+def test_the_level_is_chosen_on_held_out_images(scenes):
+    """Scores of images that took part in the fit are lower than those of new ones, so they cannot set it."""
+    statistics, labels, others = scenes
+    few = np.arange(len(labels)) % 8 == 0
+    novelty = Novelty().fit(statistics[few], Labels(labels.classes, labels.membership[few], True))
+    assert novelty.score(statistics[few]).mean() < novelty.score(others).mean()
+    assert (novelty.score(others) > 1).mean() < 0.2
+
+
+def test_the_allowed_share_of_held_out_images_is_above_the_level(monkeypatch, scenes):
+    seen = []
+    whole = Novelty._surprises
+    monkeypatch.setattr(
+        Novelty, "_surprises", lambda self, views: seen.append(whole(self, views)) or seen[-1]
+    )
+    novelty = Novelty().fit(scenes[0], scenes[1])
+    held_out = np.concatenate(seen)
+    scores = (held_out - novelty.state_["middle"]) @ novelty.state_["weights"]
+    assert len(scores) == len(scenes[1])
+    assert 0 < (scores > 1).mean() <= ALLOWED + 1 / len(scores)
+
+
+def test_images_with_several_labels_form_one_class(scenes):
+    statistics, labels, others = scenes
+    several = Labels(labels.classes, labels.membership, single=False)
+    novelty = Novelty().fit(statistics, several)
+    assert novelty.state_["whole.means"].shape[0] == 1
+    assert (novelty.score(others) > 1).mean() <= 0.1
+
+
+def test_state_and_restore(novelty, scenes):
+    again = Novelty().restore(novelty.state())
+    np.testing.assert_allclose(again.score(scenes[2]), novelty.score(scenes[2]), rtol=1e-3, atol=1e-3)
+    with pytest.raises(KeyError, match=r"whole\.means"):
+        Novelty().restore({})
+
+
+@pytest.mark.parametrize("n_images", [2, 3, 7])
+def test_few_images_suffice(n_images):
+    images, _ = make_scenes(n_per_class=4, random_state=0, size=64)
+    statistics = statistics_of(ImageList(images[:n_images]))
+    novelty = Novelty().fit(statistics, Labels.read(np.arange(n_images) % 2))
+    assert np.isfinite(novelty.score(statistics)).all()
+
+
+def test_equal_training_images():
+    statistics = statistics_of(ImageList([np.full((70, 70), 90, np.uint8)] * 6))
+    novelty = Novelty().fit(statistics, Labels.read([0, 0, 0, 1, 1, 1]))
+    assert (novelty.score(statistics) <= 1).all()
+    assert novelty.score(statistics_of(ImageList([strange_image("uniform noise", 0)])))[0] > 1
+
+
+def test_statistics_are_in_the_order_of_the_images():
+    images = [np.full((70 + 5 * (number % 3), 80), 20 * number, np.uint8) for number in range(9)]
+    found = statistics_of(ImageList(images))
+    np.testing.assert_allclose(found[:, 0, 0], 20 * np.arange(9) / 255, atol=1e-5)
+
+
+@pytest.mark.cuda
+def test_statistics_are_the_same_on_a_gpu():
+    images = ImageList([strange_image(kind, number) for number in range(3) for kind in KINDS])
+    on_gpu = statistics_of(images, torch.device("cuda"))
+    np.testing.assert_allclose(on_gpu, statistics_of(images), atol=1e-3)
