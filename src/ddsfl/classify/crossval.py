@@ -41,7 +41,7 @@ class OneVsRest:
     labels: Labels
 
     @classmethod
-    def of(cls, y: ArrayLike | Tensor | Labels, sample_weight: Any = None) -> OneVsRest:
+    def of(cls, y: ArrayLike | Tensor | Labels) -> OneVsRest:
         """Return the problems of labels in any form that `Labels.read` accepts; at least two classes."""
         if not isinstance(y, Labels):
             given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
@@ -49,7 +49,11 @@ class OneVsRest:
         labels = Labels.read(y, collections=False)
         if len(labels.classes) < 2:
             raise ValueError(f"y has {len(labels.classes)} class; at least two classes are needed.")
-        return cls(labels.weighted(sample_weight))
+        return cls(labels)
+
+    def weighted(self, sample_weight: Any) -> OneVsRest:
+        """Return the same problems with a weight for each image; None leaves them unchanged."""
+        return OneVsRest(self.labels.weighted(sample_weight))
 
     @property
     def classes(self) -> np.ndarray[Any, Any]:

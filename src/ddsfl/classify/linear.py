@@ -107,10 +107,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     ) -> LinearClassifier:
         """Fit on vectors ``X`` (N, P); ``y`` is N labels, an indicator matrix (N, C) or `Labels`.
 
-        ``sample_weight`` (N,) multiplies the cost of each image. It also counts in the choice of C, in balanced
-        class weights and in the calibration. The folds are drawn without it.
+        ``sample_weight`` (N,) multiplies the cost of each image. It also counts in the choice of C, in
+        balanced class weights and in the calibration. The folds are drawn without it.
         """
-        rows, problems = self._check_training(X, y, sample_weight)
+        rows, problems = self._check_training(X, y)
+        problems = problems.weighted(sample_weight)
         if len(rows) > rows.shape[1]:
             return self._fit(TrainingRows(rows, is_gram=False), problems)
         self._fit(TrainingRows(rows @ rows.T, is_gram=True), problems)
@@ -125,7 +126,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         Afterwards, an image to classify is a row of its N inner products with the training images, and
         ``coef_`` (T, N) holds the coefficients of these: ``coef_ @ X`` are the weights of inputs.
         """
-        rows, problems = self._check_training(gram, y, sample_weight)
+        rows, problems = self._check_training(gram, y)
+        problems = problems.weighted(sample_weight)
         if rows.shape[0] != rows.shape[1]:
             raise ValueError(f"gram has shape {tuple(rows.shape)}; expected a square matrix.")
         return self._fit(TrainingRows(rows, is_gram=True), problems)
@@ -228,20 +230,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         weights, biases = (torch.as_tensor(v).to(rows) for v in (self.coef_, self.intercept_))
         return rows @ weights.T + biases
 
-    def _check_training(
-        self, X: ArrayLike | Tensor, y: Any, sample_weight: Any
-    ) -> tuple[Tensor, OneVsRest]:
+    def _check_training(self, X: ArrayLike | Tensor, y: Any) -> tuple[Tensor, OneVsRest]:
         if self.C != "cv" and not (isinstance(self.C, int | float) and self.C > 0):
             raise ValueError(f"C={self.C!r}; expected 'cv' or a number above 0.")
         if self.C == "cv" and (len(self.Cs) == 0 or min(self.Cs) <= 0):
             raise ValueError(f"Cs={self.Cs!r}; expected numbers above 0.")
         if isinstance(X, Tensor) or isinstance(y, Labels):
-            rows, problems = as_matrix(self, X, reset=True), OneVsRest.of(y, sample_weight)
+            rows, problems = as_matrix(self, X, reset=True), OneVsRest.of(y)
             check_consistent_length(rows, problems.membership)
             return rows, problems
         y = as_numpy(y) if isinstance(y, Tensor) else y
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], multi_output=True)
-        return as_tensor(X, resolve_device(self.device)), OneVsRest.of(y, sample_weight)
+        return as_tensor(X, resolve_device(self.device)), OneVsRest.of(y)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -19,7 +19,8 @@ def mean_class_accuracy(
 ) -> float:
     """Return the accuracy on the images of each class in ``true``, averaged over the classes.
 
-    ``sample_weight`` (N,) gives how much each image counts within its class. This is scikit-learn's balanced accuracy, without its warning about predicted labels not in ``true``.
+    This is scikit-learn's balanced accuracy, without its warning about predicted labels not in ``true``.
+    ``sample_weight`` (N,) gives how much each image counts within its class.
 
     >>> mean_class_accuracy(["sea", "sea", "city"], ["sea", "city", "city"])
     0.75

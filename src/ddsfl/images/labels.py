@@ -104,16 +104,14 @@ class Labels:
         given = as_numpy(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
         if given.shape != (len(self),):
             raise ValueError(
-                f"sample_weight has shape {given.shape}; expected one weight for each of the {len(self)} images."
+                f"sample_weight has shape {given.shape}; expected one for each of the {len(self)} images."
             )
         if given.dtype.kind not in "iubf" or not (np.isfinite(given).all() and (given >= 0).all()):
             raise ValueError("sample_weight has values that are not finite numbers of at least 0.")
         ignored = self.membership.any(axis=0) & ~self.membership[given > 0].any(axis=0)
         if ignored.any():
             name = str(self.classes[ignored][0])
-            raise ValueError(
-                f"sample_weight is zero for all images of class {name!r}; expected one above 0."
-            )
+            raise ValueError(f"sample_weight is zero for all images of class {name!r}; expected one above 0.")
         return replace(self, weights=given.astype(np.float64))
 
     def membership_in(self, classes: Array) -> Array:
