@@ -18,7 +18,7 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
-from ddsfl.model.estimator import ImageEstimator, labels_of
+from ddsfl.model.estimator import ImageEstimator, read_labelled
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.fit import Fit, Report
 from ddsfl.model.networks import NetworkFiles, moved_sources
@@ -119,8 +119,8 @@ class SceneClassifier(ImageEstimator):
         progress : called with (images done, images in all) within the stages.
         """
         settings = self.settings_to_fit()
-        images = settings.image_list(X)
-        labels = labels_of(images, y).weighted(sample_weight)
+        images, labels = read_labelled(settings, X, y)
+        labels = labels.weighted(sample_weight)
         if len(labels.classes) < 2:
             raise ValueError(f"y contains only one class, {str(labels.classes[0])!r}; expected at least two.")
         seed = drawn_seed(self.random_state)
@@ -160,7 +160,10 @@ class SceneClassifier(ImageEstimator):
     def transform(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the joined vectors (n_images, width), which the linear SVM sees."""
         check_is_fitted(self, "classifier_")
-        images = self.settings_.image_list(X)
+        return self._joined_vectors(self.settings_.image_list(X), progress)
+
+    def _joined_vectors(self, images: ImageList, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the vectors of ``transform`` as an array, whatever ``set_output`` asks for."""
         vectors = np.zeros((len(images), self.classifier_.n_features_in_), dtype=np.float32)
         for numbers, joined in self._joined(images, progress):
             vectors[numbers] = as_numpy(joined)

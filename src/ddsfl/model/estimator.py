@@ -22,12 +22,13 @@ from ddsfl.model.settings import Settings
 PREFIX = "changes__"
 
 
-def labels_of(images: ImageList, y: Any) -> Labels:
-    """Return the labels of images; their numbers must agree."""
-    labels = Labels.read(y)
+def read_labelled(settings: Settings, X: Any, y: Any) -> tuple[ImageList, Labels]:
+    """Return images and their labels, of which there must be as many."""
+    labels = Labels.read(y)  # first, because images may be files to read
+    images = settings.image_list(X)
     if len(labels) != len(images):
         raise ValueError(f"y has {len(labels)} labels; expected one for each of the {len(images)} images.")
-    return labels
+    return images, labels
 
 
 class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
@@ -55,8 +56,8 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """Learn from images and their labels."""
 
     @abstractmethod
-    def transform(self, X: Any) -> Any:
-        """Return the vectors (n_images, width) of images."""
+    def _joined_vectors(self, images: ImageList) -> np.ndarray[Any, Any]:
+        """Return the vectors (n_images, width) of images, as an array."""
 
     @abstractmethod
     def decision_function(self, X: Any) -> Any:
@@ -79,8 +80,8 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; if ``deep``, also each change of the settings."""
         parameters: dict[str, Any] = super().get_params(deep)
-        if deep:
-            parameters |= {f"{PREFIX}{path}": value for path, value in (self.changes or {}).items()}
+        if deep and isinstance(self.changes, Mapping):
+            parameters |= {f"{PREFIX}{path}": value for path, value in self.changes.items()}
         return parameters
 
     def set_params(self, **parameters: Any) -> Self:
@@ -106,7 +107,7 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         The images are read once, so ``X`` may be an iterator. ``fit_params`` are those of ``fit``.
         """
         images = self.settings_to_fit().image_list(X)
-        return self.fit(images, y, **fit_params).transform(images)
+        return self.fit(images, y, **fit_params)._joined_vectors(images)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy; for several labels per image, the mean average precision.
@@ -115,8 +116,7 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         ``classes_`` (which scikit-learn's own cross-validation needs).
         """
         check_is_fitted(self, "classifier_")
-        images = self.settings_.image_list(X)
-        labels = labels_of(images, y)
+        images, labels = read_labelled(self.settings_, X, y)
         if not self.multilabel_:
             single = labels.classes[labels.membership.argmax(axis=1)] if labels.single else y
             return float(super().score(images, single, sample_weight))
