@@ -6,10 +6,11 @@ import torch
 from sklearn.svm import LinearSVC
 
 from ddsfl.classify.calibration import fit_sigmoids, fit_temperature
-from ddsfl.classify.crossval import OneVsRest
+from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.fusion import choose_weights, fit_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import average_precision, mean_average_precision, mean_class_accuracy
+from ddsfl.compute.device import make_generator
 from ddsfl.images.labels import Labels
 
 WEIGHTS = np.random.default_rng(0).integers(0, 4, 47)
@@ -91,10 +92,11 @@ def test_metrics_count_images_by_their_weight():
 
 def test_calibration_counts_images_by_their_weight():
     X, y = blobs()
-    decisions, weights = torch.from_numpy(X[:, :3]), torch.from_numpy(WEIGHTS)
+    decisions, weights = torch.from_numpy(X[:, :3] + 2 * np.eye(3)[y]), torch.from_numpy(WEIGHTS)
     single = fit_temperature(decisions, torch.from_numpy(y), weights)
     expected = fit_temperature(decisions[ROWS], torch.from_numpy(y[ROWS]))
     np.testing.assert_allclose(single.slopes, expected.slopes, rtol=1e-6)
+    assert not np.allclose(single.slopes, fit_temperature(decisions, torch.from_numpy(y)).slopes, rtol=0.01)
     membership = torch.from_numpy(blobs(several=True)[1])
     sigmoids = fit_sigmoids(decisions, membership, weights)
     expected = fit_sigmoids(decisions[ROWS], membership[ROWS])
@@ -106,12 +108,18 @@ def test_calibration_counts_images_by_their_weight():
 def test_a_classifier_is_calibrated_and_its_C_chosen_with_weights(several):
     X, y = blobs(several=several)
     each = np.where(X[:, 0] > 0, 30.0, 0.1)
-    fits = [
-        LinearClassifier(Cs=(0.001, 0.1), calibrate=True, device="cpu", random_state=0).fit(X, y, weights)
-        for weights in (None, each)
-    ]
-    assert (fits[0].cv_scores_ != fits[1].cv_scores_).all()
-    assert not np.allclose(fits[0].slopes_, fits[1].slopes_)
+    machine = LinearClassifier(Cs=(0.001, 0.1), calibrate=True, device="cpu", random_state=0)
+    plain = machine.fit(X, y).cv_scores_
+    machine.fit(X, y, each)
+    assert (machine.cv_scores_ != plain).all()
+    problems = OneVsRest.of(y).weighted(each)
+    folds = stratified_folds(problems.membership, 5, make_generator(0))
+    unseen = choose_C(TrainingRows(torch.from_numpy(X), is_gram=False), problems, (0.001, 0.1), folds)
+    np.testing.assert_array_equal(machine.cv_scores_, unseen.scores)
+    calibrate = fit_sigmoids if several else fit_temperature
+    expected = calibrate(unseen.decisions, torch.from_numpy(y), torch.from_numpy(each))
+    np.testing.assert_allclose(machine.slopes_, expected.slopes, rtol=1e-9)
+    np.testing.assert_allclose(machine.offsets_, expected.offsets, rtol=1e-9)
 
 
 def test_weights_of_blocks_are_chosen_with_weights_of_images():

@@ -190,7 +190,10 @@ def test_changes_are_parameters_of_their_own():
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
-    [("layers.banks.eta", 0, "setting 'layers.banks.eta' does not exist"), ("blocks.power", 0, "power.*expected")],
+    [
+        ("layers.banks.eta", 0, "setting 'layers.banks.eta' does not exist"),
+        ("blocks.power", 0, "power.*expected"),
+    ],
 )
 def test_an_unknown_change_is_named_before_any_fit(path, value, message):
     model = model_of(TINY)
