@@ -104,6 +104,14 @@ class ImageList(Sequence[Tensor]):
         self._store = _Store(given, options, cache_bytes)
         self._indices = list(range(len(self._store.sources)))
 
+    @classmethod
+    def of(cls, X: Any, **options: Any) -> ImageList:
+        """Return the images that an estimator was given as ``X``, of which there must be one at least."""
+        sources = list_of_images(X)
+        if not sources:
+            raise ValueError("X is empty; expected at least one image.")
+        return cls(sources, **options)
+
     @property
     def sources(self) -> list[Source]:
         """The sources of the images, in order."""

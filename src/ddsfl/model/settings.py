@@ -17,7 +17,6 @@ from ddsfl.compute.parameters import check_method, check_parameters
 from ddsfl.descriptors.registry import METHODS, make_source
 from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.images.inputs import list_of_images
 from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.layer import Layer
 from ddsfl.patches.source import Source
@@ -119,11 +118,8 @@ class Settings:
         ``X`` has one of the forms that `list_of_images` accepts; an ImageList is checked and returned.
         """
         if not isinstance(X, ImageList):
-            sources = list_of_images(X)
-            if not sources:
-                raise ValueError("X is empty; expected at least one image.")
-            return ImageList(
-                sources,
+            return ImageList.of(
+                X,
                 colour=self.colour,
                 max_side=self.max_side,
                 min_side=self.min_side,
