@@ -45,7 +45,10 @@ def test_uint16_and_floats_reach_the_same_levels():
         (np.zeros((20, 20), np.int64), "int64"),
         (np.zeros((20, 20, 2), np.uint8), "shape"),
         (np.zeros((0, 20), np.uint8), "shape"),
-        (torch.zeros(1, 20, 20), "found Tensor"),
+        (torch.zeros(2, 20, 20), r"with 1, 3 or 4 channels, found shape \(2, 20, 20\)"),
+        (np.full((20, 20), 255.0), r"floats must lie in \[0, 1\]; found 255 to 255"),
+        (20.5, "a tensor, found float"),
+        ([[0, 255], [255, 0]], "a tensor, found list"),
     ],
 )
 def test_arrays_that_are_no_pictures_are_refused(array, message):

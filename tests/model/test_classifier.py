@@ -160,7 +160,7 @@ def test_one_pixel_images_and_flat_images_are_classified(fitted):
         (IMAGES, LABELS[:-1], "y has 11 labels; expected one for each of the 12 images"),
         (IMAGES, ["a"] * 12, "y contains only one class, 'a'"),
         ([], [], "X is empty"),
-        ("photo.jpg", ["a"], "X='photo.jpg' is one path; expected a list of images"),
+        ("photo.jpg", ["a"], r"X is one image \('photo.jpg'\); expected a list of images: \[X\]"),
     ],
 )
 def test_bad_input_is_named(images, labels, message):

@@ -34,7 +34,7 @@ class Calibration(NamedTuple):
         return torch.softmax(_logits(scaled), dim=1) if single else torch.sigmoid(scaled)
 
 
-def fit_temperature(decisions: Tensor, classes: Tensor) -> Calibration:
+def fit_temperature(decisions: Tensor, classes: Tensor, weights: Tensor | None = None) -> Calibration:
     """Return the slope that maximises the likelihood of softmax(slope * decisions).
 
     The target distribution of an image is N parts its own class and one part every class (Laplace's rule).
@@ -44,22 +44,25 @@ def fit_temperature(decisions: Tensor, classes: Tensor) -> Calibration:
     ----------
     decisions : (N, T) out-of-fold decision values.
     classes : (N,) class number of each image.
+    weights : (N,) how much each image counts; N is then their sum. All count 1 by default.
     """
     logits = _logits(decisions.double())
-    n_images, n_classes = logits.shape
+    counts = _counts(logits, weights)
+    n_images, n_classes = float(counts.sum()), logits.shape[1]
     wanted = torch.full_like(logits, 1 / (n_images + n_classes))
-    wanted[torch.arange(n_images, device=logits.device), classes] += n_images / (n_images + n_classes)
+    rows = torch.arange(len(logits), device=logits.device)
+    wanted[rows, classes] += n_images / (n_images + n_classes)
     # The negative log-likelihood is convex in the slope, so its derivative has one root.
     low, high = -7.0, 7.0
     for _ in range(50):
         middle = (low + high) / 2
-        surplus = torch.softmax(logits * 10**middle, dim=1) - wanted
+        surplus = (torch.softmax(logits * 10**middle, dim=1) - wanted) * counts
         low, high = (low, middle) if float((surplus * logits).sum()) > 0 else (middle, high)
     slopes = torch.full_like(decisions[0], 10**low)
     return Calibration(slopes, torch.zeros_like(slopes))
 
 
-def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
+def fit_sigmoids(decisions: Tensor, membership: Tensor, weights: Tensor | None = None) -> Calibration:
     """Return the sigmoid of each class that maximises the likelihood of its labels (Platt's soft labels).
 
     Newton's method for all classes at once; steps that do not reduce the loss are halved.
@@ -68,21 +71,23 @@ def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
     ----------
     decisions : (N, C) out-of-fold decision values.
     membership : (N, C) bool, the labels.
+    weights : (N,) how much each image counts, 1 by default.
     """
     inputs = torch.stack([decisions.double(), torch.ones_like(decisions.double())])  # (2, N, C)
-    positive = membership.sum(dim=0).double()
-    negative = len(membership) - positive
+    counts = _counts(inputs[0], weights)
+    positive = (membership * counts).sum(dim=0)
+    negative = counts.sum() - positive
     wanted = torch.where(membership, (positive + 1) / (positive + 2), 1 / (negative + 2))
 
     def loss(parameters: Tensor) -> Tensor:
         logits = (parameters[:, None] * inputs).sum(dim=0)
-        return (torch.nn.functional.softplus(logits) - wanted * logits).sum(dim=0)
+        return ((torch.nn.functional.softplus(logits) - wanted * logits) * counts).sum(dim=0)
 
     parameters = inputs.new_zeros(2, decisions.shape[1])
     for _ in range(50):
         predicted = torch.sigmoid((parameters[:, None] * inputs).sum(dim=0))
-        gradient = ((predicted - wanted) * inputs).sum(dim=1)
-        hessian = torch.einsum("inc,jnc,nc->cij", inputs, inputs, predicted * (1 - predicted))
+        gradient = ((predicted - wanted) * counts * inputs).sum(dim=1)
+        hessian = torch.einsum("inc,jnc,nc->cij", inputs, inputs, predicted * (1 - predicted) * counts)
         hessian.diagonal(dim1=1, dim2=2).add_(1e-10)
         step = torch.linalg.solve(hessian, gradient.T[:, :, None]).squeeze(2).T
         before, size = loss(parameters), torch.ones_like(positive)
@@ -93,6 +98,11 @@ def fit_sigmoids(decisions: Tensor, membership: Tensor) -> Calibration:
         if not bool((gradient.abs() > 1e-9).any()):
             break
     return Calibration(parameters[0].to(decisions), parameters[1].to(decisions))
+
+
+def _counts(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Return how much each image counts as a column (N, 1), in double precision."""
+    return torch.ones_like(values[:, :1]) if weights is None else weights.to(values)[:, None]
 
 
 def _logits(decisions: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class OneVsRest:
     Attributes
     ----------
     labels : labels of the N training images. Undecided labels are ignored in the problem of their class.
+        Weights multiply the costs of the images, and count wherever images are counted.
 
     Examples
     --------
@@ -49,6 +50,10 @@ class OneVsRest:
         if len(labels.classes) < 2:
             raise ValueError(f"y has {len(labels.classes)} class; at least two classes are needed.")
         return cls(labels)
+
+    def weighted(self, sample_weight: Any) -> OneVsRest:
+        """Return the same problems with a weight for each image; None leaves them unchanged."""
+        return OneVsRest(self.labels.weighted(sample_weight))
 
     @property
     def classes(self) -> np.ndarray[Any, Any]:
@@ -75,25 +80,28 @@ class OneVsRest:
 
     @property
     def smallest_class(self) -> int:
-        """Number of images in the smallest non-empty class."""
-        counts = self.membership.sum(axis=0)
+        """Number of images in the smallest non-empty class; images of weight 0 do not count."""
+        weights = self.labels.weights
+        counts = (self.membership if weights is None else self.membership[weights > 0]).sum(axis=0)
         return int(counts[counts > 0].min(initial=len(self.membership)))
 
     def costs(self, class_weight: ClassWeight) -> np.ndarray[Any, Any]:
-        """Return the weight (N, T) of each image in each problem; the mean is 1 if balanced.
+        """Return the weight (N, T) of each image in each problem; the mean is 1 if balanced without weights.
 
         "balanced" gives all classes the same total weight in every problem. With several labels per image,
         the images with and without the label of the problem have the same total weight. A dictionary gives
         the weight of the images of each class (1 for missing classes).
         """
-        ones = np.ones(self.targets.shape)
+        each = np.ones(self.targets.shape)
+        if self.labels.weights is not None:
+            each *= self.labels.weights[:, None]
         if class_weight is None:
-            return ones
-        n_images, n_classes = self.membership.shape
-        images = np.maximum(self.membership.sum(axis=0), 1)
+            return each
+        n_classes = self.membership.shape[1]
+        n_images, images = self._counts()
         if class_weight == "balanced" and not self.single:
-            others = np.maximum(n_images - images, 1)
-            return np.where(self.membership, n_images / (2 * images), n_images / (2 * others))
+            others = _at_least_one_image(n_images - images)
+            return each * np.where(self.membership, n_images / (2 * images), n_images / (2 * others))
         if class_weight == "balanced":
             weights = n_images / (n_classes * images)
         elif isinstance(class_weight, dict) and self.single:
@@ -103,13 +111,30 @@ class OneVsRest:
                 f"class_weight={class_weight!r}; expected None, 'balanced' or, if images have "
                 "one label each, a dictionary."
             )
-        return ones * (self.membership @ weights)[:, None]
+        return each * (self.membership @ weights)[:, None]
+
+    def _counts(self) -> tuple[float, np.ndarray[Any, Any]]:
+        """Return the number of images and of those of each class, each image counted by its weight."""
+        weights = self.labels.weights
+        if weights is None:
+            return len(self.membership), _at_least_one_image(self.membership.sum(axis=0))
+        return float(weights.sum()), _at_least_one_image(weights @ self.membership)
 
     def score(self, decisions: Tensor) -> float:
         """Return the score of decision values (N, T): mean class accuracy, or mean AP if not single."""
+        weights = self.labels.weights
         if not self.single:
-            return mean_average_precision(self.membership, decisions, ignore=self.labels.undecided)
-        return mean_class_accuracy(self.membership.argmax(axis=1), predicted_classes(decisions))
+            return mean_average_precision(
+                self.membership, decisions, ignore=self.labels.undecided, sample_weight=weights
+            )
+        return mean_class_accuracy(
+            self.membership.argmax(axis=1), predicted_classes(decisions), sample_weight=weights
+        )
+
+
+def _at_least_one_image(counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return counts to divide by: 1 where there is no image, whose weight nobody has."""
+    return np.where(counts > 0, counts, 1)
 
 
 def predicted_classes(decisions: Tensor) -> np.ndarray[Any, Any]:

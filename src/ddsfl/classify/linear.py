@@ -102,22 +102,32 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: ArrayLike | Tensor | Labels) -> LinearClassifier:
-        """Fit on vectors ``X`` (N, P); ``y`` is N labels, an indicator matrix (N, C) or `Labels`."""
+    def fit(
+        self, X: ArrayLike | Tensor, y: ArrayLike | Tensor | Labels, sample_weight: Any = None
+    ) -> LinearClassifier:
+        """Fit on vectors ``X`` (N, P); ``y`` is N labels, an indicator matrix (N, C) or `Labels`.
+
+        ``sample_weight`` (N,) multiplies the cost of each image. It also counts in the choice of C, in
+        balanced class weights and in the calibration. The folds are drawn without it.
+        """
         rows, problems = self._check_training(X, y)
+        problems = problems.weighted(sample_weight)
         if len(rows) > rows.shape[1]:
             return self._fit(TrainingRows(rows, is_gram=False), problems)
         self._fit(TrainingRows(rows @ rows.T, is_gram=True), problems)
         self.coef_ = as_numpy(torch.as_tensor(self.coef_).to(rows) @ rows)
         return self
 
-    def fit_gram(self, gram: ArrayLike | Tensor, y: ArrayLike | Tensor | Labels) -> LinearClassifier:
+    def fit_gram(
+        self, gram: ArrayLike | Tensor, y: ArrayLike | Tensor | Labels, sample_weight: Any = None
+    ) -> LinearClassifier:
         """Fit on the inner products ``gram`` (N, N) of the training images.
 
         Afterwards, an image to classify is a row of its N inner products with the training images, and
         ``coef_`` (T, N) holds the coefficients of these: ``coef_ @ X`` are the weights of inputs.
         """
         rows, problems = self._check_training(gram, y)
+        problems = problems.weighted(sample_weight)
         if rows.shape[0] != rows.shape[1]:
             raise ValueError(f"gram has shape {tuple(rows.shape)}; expected a square matrix.")
         return self._fit(TrainingRows(rows, is_gram=True), problems)
@@ -210,10 +220,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
             self.offsets_ = np.zeros_like(self.intercept_)
             return
         membership = torch.from_numpy(problems.membership).to(choice.decisions.device)
+        given = problems.labels.weights
+        weights = None if given is None else torch.from_numpy(given)
         if problems.single:
-            calibration = fit_temperature(choice.decisions, membership.long().argmax(dim=1))
+            calibration = fit_temperature(choice.decisions, membership.long().argmax(dim=1), weights)
         else:
-            calibration = fit_sigmoids(choice.decisions, membership)
+            calibration = fit_sigmoids(choice.decisions, membership, weights)
         self.slopes_, self.offsets_ = as_numpy(calibration.slopes), as_numpy(calibration.offsets)
 
     def _decide(self, X: ArrayLike | Tensor) -> Tensor:

@@ -14,15 +14,23 @@ from ddsfl.compute.device import as_numpy
 Array = np.ndarray[Any, Any]
 
 
-def mean_class_accuracy(true: ArrayLike, predicted: ArrayLike) -> float:
+def mean_class_accuracy(
+    true: ArrayLike, predicted: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Return the accuracy on the images of each class in ``true``, averaged over the classes.
 
     This is scikit-learn's balanced accuracy, without its warning about predicted labels not in ``true``.
+    ``sample_weight`` (N,) gives how much each image counts within its class.
 
     >>> mean_class_accuracy(["sea", "sea", "city"], ["sea", "city", "city"])
     0.75
     """
-    return float(recall_score(true, predicted, labels=np.unique(true), average="macro", zero_division=0))
+    classes = np.unique(true)
+    return float(
+        recall_score(
+            true, predicted, labels=classes, average="macro", sample_weight=sample_weight, zero_division=0
+        )
+    )
 
 
 def average_precision(
@@ -30,6 +38,7 @@ def average_precision(
     scores: ArrayLike | Tensor,
     *,
     ignore: ArrayLike | Tensor | None = None,
+    sample_weight: ArrayLike | Tensor | None = None,
 ) -> float:
     """Return the area under the interpolated precision-recall curve, as in the VOC devkit since 2010.
 
@@ -41,6 +50,7 @@ def average_precision(
     relevant : (N,) whether each image shows the class.
     scores : (N,) score of each image for the class.
     ignore : (N,) images that count neither as correct nor as wrong (only difficult objects).
+    sample_weight : (N,) how much each image counts: an image of weight 2 counts as two equal ones.
 
     Returns
     -------
@@ -58,15 +68,19 @@ def average_precision(
             "relevant and scores must be vectors of one length; "
             f"found shapes {right.shape} and {given.shape}."
         )
+    counts = np.ones(right.shape, dtype=int) if sample_weight is None else _as_array(sample_weight)
+    if counts.shape != right.shape:
+        raise ValueError(f"sample_weight has shape {counts.shape}; expected that of relevant, {right.shape}.")
+    kept = counts > 0
     if ignore is not None:
-        kept = ~_mask(ignore, right.shape)
-        right, given = right[kept], given[kept]
+        kept &= ~_mask(ignore, right.shape)
+    right, given, counts = right[kept], given[kept], counts[kept]
     if not right.any():
         return float("nan")
     order = np.argsort(-given, kind="stable")
-    correct = np.cumsum(right[order])
     last_of_tie = np.append(np.diff(given[order]) != 0, True)
-    correct, taken = correct[last_of_tie], np.arange(1, len(order) + 1)[last_of_tie]
+    correct = np.cumsum((right * counts)[order])[last_of_tie]
+    taken = np.cumsum(counts[order])[last_of_tie]
     recall = correct / correct[-1]
     precision = np.maximum.accumulate((correct / taken)[::-1])[::-1]
     return float(np.sum(np.diff(recall, prepend=0.0) * precision))
@@ -77,6 +91,7 @@ def mean_average_precision(
     scores: ArrayLike | Tensor,
     *,
     ignore: ArrayLike | Tensor | None = None,
+    sample_weight: ArrayLike | Tensor | None = None,
 ) -> float:
     """Return the mean of `average_precision` over the columns (classes) that have a relevant image.
 
@@ -91,8 +106,12 @@ def mean_average_precision(
             f"found {relevant.shape} and {scores.shape}."
         )
     ignored = np.zeros(relevant.shape, dtype=bool) if ignore is None else _mask(ignore, relevant.shape)
-    columns = zip(relevant.T, scores.T, ignored.T)
-    each = np.array([average_precision(*column[:2], ignore=column[2]) for column in columns])
+    each = np.array(
+        [
+            average_precision(right, given, ignore=ignore_some, sample_weight=sample_weight)
+            for right, given, ignore_some in zip(relevant.T, scores.T, ignored.T)
+        ]
+    )
     return float(np.mean(each[~np.isnan(each)])) if not np.isnan(each).all() else float("nan")
 
 

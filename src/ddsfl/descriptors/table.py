@@ -72,6 +72,11 @@ class TableFeatures(ListSource):
         return vectors[rows]
 
     @property
+    def width(self) -> int:
+        """Number of values in a row of the table."""
+        return int(read_table(self.path)[1].shape[1])
+
+    @property
     def file(self) -> str:
         """The path of the table."""
         return os.fspath(self.path)

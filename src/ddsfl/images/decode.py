@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import Any, Literal, get_args
 
@@ -11,8 +12,9 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
+from ddsfl.images.sources import CHANNELS, Source, UnreadableImage, as_lasting
+
 Colour = Literal["gray", "lab", "rgb"]
-Source = str | os.PathLike[str] | Image.Image | np.ndarray[Any, Any]
 
 #: Maximum number of pixels decoded per image (268 MB as RGB in Pillow). A baseline JPEG is decoded at
 #: down to an eighth of its size, so for it the reduced size counts.
@@ -29,18 +31,6 @@ _UPRIGHT = {  # EXIF orientation -> transposition that makes the image upright
 }
 
 
-class UnreadableImage(ValueError):
-    """An image that cannot be decoded: ``source`` identifies it, ``reason`` explains why."""
-
-    def __init__(self, source: Any, reason: str) -> None:
-        super().__init__(source, reason)
-        self.source = source
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{name_of(self.source)} cannot be read: {self.reason}."
-
-
 def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16) -> Tensor:
     """Return an image as a uint8 tensor (channels, height, width), upright and of bounded size.
 
@@ -50,7 +40,13 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
 
     Parameters
     ----------
-    source : path, PIL image, or array (H, W) or (H, W, 3) of uint8, uint16 or floats in [0, 1].
+    source : one of
+
+        * a path, a file opened in binary mode, or the bytes of an image file;
+        * a PIL image;
+        * an array (H, W), (H, W, 1), (H, W, 3), or (H, W, 4) with opacity, of bool, uint8, uint16 or floats
+          in [0, 1];
+        * a tensor (H, W) or (channels, H, W) of such values, on any device.
     colour : "gray" returns one channel (ITU-R 601 luma); "lab" three, encoded as in `lab_from_rgb`;
         "rgb" the three sRGB channels that networks expect.
 
@@ -68,17 +64,24 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     if not 1 <= min_side <= max_side:
         raise ValueError(f"1 <= min_side <= max_side is required; found {min_side=}, {max_side=}.")
     try:
+        source = as_lasting(source)
         if isinstance(source, np.ndarray):
             image = _shrink(_from_array(source), colour, max_side, min_side)
         elif isinstance(source, Image.Image):
             image = _shrink(source, colour, max_side, min_side)
+        elif isinstance(source, bytes):
+            with _open(io.BytesIO(source), colour, max_side) as opened:
+                image = _shrink(opened, colour, max_side, min_side)
         elif isinstance(source, str | os.PathLike):
             # One stream for both steps; Pillow does not close a stream it did not open.
             with open(source, "rb") as stream, _open(stream, colour, max_side) as opened:
                 image = _shrink(opened, colour, max_side, min_side)
         else:
-            kind = type(source).__name__
-            raise UnreadableImage(source, f"expected a path, a PIL image or an array, found {kind}")
+            raise UnreadableImage(
+                source,
+                "expected a path, a file opened in binary mode, bytes, a PIL image, an array or a tensor, "
+                f"found {type(source).__name__}",
+            )
     except UnreadableImage as error:
         raise UnreadableImage(source, error.reason) from None
     except Exception as error:  # Pillow's plugins raise almost any exception on damaged files
@@ -168,20 +171,27 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
-    """Convert an array to a PIL image of mode L or RGB."""
-    if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] == 3)):
-        reason = f"expected an array (H, W) or (H, W, 3), found shape {array.shape}"
+    """Convert an array to a PIL image of mode L, RGB or RGBA."""
+    if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in CHANNELS)):
+        reason = (
+            f"expected an array (H, W) or (H, W, channels) with 1, 3 or 4 channels, found shape {array.shape}"
+        )
         raise UnreadableImage(array, reason)
+    if array.shape[2:] == (1,):
+        array = array[:, :, 0]
     if array.dtype == np.uint8:
         levels = array
+    elif array.dtype == bool:
+        levels = np.where(array, np.uint8(255), np.uint8(0))
     elif array.dtype == np.uint16:
         levels = _bytes_of(array)
     elif np.issubdtype(array.dtype, np.floating):
         if not (array.min() >= 0 and array.max() <= 1):  # false for NaN too
-            raise UnreadableImage(array, "floats must lie in [0, 1]")
+            found = f"{array.min():.4g} to {array.max():.4g}"
+            raise UnreadableImage(array, f"floats must lie in [0, 1]; found {found}")
         levels = _bytes_of(array)
     else:
-        reason = f"expected uint8, uint16 or floats, found dtype {array.dtype}"
+        reason = f"expected bool, uint8, uint16 or floats in [0, 1], found dtype {array.dtype}"
         raise UnreadableImage(array, reason)
     return Image.fromarray(np.ascontiguousarray(levels))
 
@@ -211,10 +221,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error).rstrip(".") or type(error).__name__
-
-
-def name_of(source: Any) -> str:
-    """Return the name of ``source`` for messages."""
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    return f"an image given as {type(source).__name__}"

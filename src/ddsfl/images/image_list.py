@@ -10,9 +10,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, overload
 
+import numpy as np
 from torch import Tensor
 
-from ddsfl.images.decode import Colour, Source, UnreadableImage, decode
+from ddsfl.images.decode import Colour, decode
+from ddsfl.images.inputs import list_of_images
+from ddsfl.images.sources import Source, UnreadableImage
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]
 
@@ -29,7 +32,7 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return str(UnreadableImage(self.source, self.reason))
+        return str(UnreadableImage(self.source, self.reason, self.index))
 
 
 class _Store:
@@ -51,7 +54,10 @@ class _Store:
         image = self._cache.get(index)
         if image is not None:
             return image
-        image = decode(self.sources[index], **self.options)
+        try:
+            image = decode(self.sources[index], **self.options)
+        except UnreadableImage as error:
+            raise UnreadableImage(error.source, error.reason, index) from error
         if index not in self.digests:
             shape = str(tuple(image.shape)).encode()
             self.digests[index] = hashlib.sha256(shape + image.numpy().tobytes()).digest()
@@ -69,7 +75,8 @@ class ImageList(Sequence[Tensor]):
 
     Parameters
     ----------
-    sources : paths, PIL images or arrays, as in `decode`.
+    sources : paths, files, bytes, PIL images, arrays or tensors, in the forms that `list_of_images` accepts.
+        Files are read at once. The images of another ImageList are decoded anew.
     colour, max_side, min_side : as in `decode` ("gray", "lab" or "rgb" pixels).
     cache_bytes : maximum memory for decoded images; those that do not fit are decoded again.
 
@@ -85,7 +92,7 @@ class ImageList(Sequence[Tensor]):
 
     def __init__(
         self,
-        sources: Iterable[Source],
+        sources: Iterable[Source] | ImageList,
         *,
         colour: Colour = "gray",
         max_side: int = 300,
@@ -93,8 +100,17 @@ class ImageList(Sequence[Tensor]):
         cache_bytes: int = 2**30,
     ) -> None:
         options = {"colour": colour, "max_side": max_side, "min_side": min_side}
-        self._store = _Store(list(sources), options, cache_bytes)
+        given = sources.sources if isinstance(sources, ImageList) else list_of_images(sources, "sources")
+        self._store = _Store(given, options, cache_bytes)
         self._indices = list(range(len(self._store.sources)))
+
+    @classmethod
+    def of(cls, X: Any, **options: Any) -> ImageList:
+        """Return the images that an estimator was given as ``X``, of which there must be one at least."""
+        sources = list_of_images(X)
+        if not sources:
+            raise ValueError("X is empty; expected at least one image.")
+        return cls(sources, **options)
 
     @property
     def sources(self) -> list[Source]:
@@ -112,17 +128,25 @@ class ImageList(Sequence[Tensor]):
         """Minimum number of pixels per side."""
         return int(self._store.options["min_side"])
 
+    @property
+    def shape(self) -> tuple[int]:
+        """(number of images,): scikit-learn's splits then take parts by indices, which stay image lists."""
+        return (len(self),)
+
     def __len__(self) -> int:
         return len(self._indices)
 
     @overload
     def __getitem__(self, index: int) -> Tensor: ...
     @overload
-    def __getitem__(self, index: slice) -> ImageList: ...
-    def __getitem__(self, index: int | slice) -> Tensor | ImageList:
-        if isinstance(index, slice):
-            return self.subset(range(len(self))[index])
-        return self._store.get(self._indices[index])
+    def __getitem__(self, index: slice | Sequence[Any] | np.ndarray[Any, Any]) -> ImageList: ...
+    def __getitem__(self, index: Any) -> Tensor | ImageList:
+        """Return one decoded image, or the images of a slice, of indices or of a mask, as in NumPy."""
+        if isinstance(index, int | np.integer):
+            return self._store.get(self._indices[index])
+        if isinstance(index, tuple):  # scikit-learn asks for [indices, ...]
+            (index,) = (part for part in index if part is not Ellipsis)
+        return self.subset(np.arange(len(self))[index].tolist())
 
     def subset(self, indices: Iterable[int]) -> ImageList:
         """Return the images at ``indices`` as a list that shares this one's cache."""
@@ -170,7 +194,7 @@ class ImageList(Sequence[Tensor]):
         """
         unseen = self.subset(i for i, at in enumerate(self._indices) if at not in self._store.digests)
         for problem in unseen.read_all():
-            raise UnreadableImage(problem.source, problem.reason)
+            raise UnreadableImage(problem.source, problem.reason, unseen._indices[problem.index])
         digest = hashlib.sha256()
         for index in self._indices:
             digest.update(self._store.digests[index])

@@ -33,6 +33,8 @@ class Labels:
     undecided : (N, C) bool or None. True where an image shows a class but the SVM of that class is fitted
         and validated without it (the "difficult" images of PASCAL VOC). Balanced weights and calibration
         count it as not showing the class.
+    weights : (N,) or None. How much each image counts where the SVM is fitted, validated and calibrated; an
+        image of weight 2 counts as two equal images. Filters and words are learned without them.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class Labels:
     membership: Array
     single: bool
     undecided: Array | None = None
+    weights: Array | None = None
 
     @classmethod
     def read(cls, y: Any, *, unlabelled: int | None = None, collections: bool = True) -> Labels:
@@ -66,7 +69,9 @@ class Labels:
         """
         if isinstance(y, Labels):
             return y
+        _check_complete(y)
         if collections and _holds_collections(y):
+            _check_collections(y)
             binarizer = MultiLabelBinarizer().fit(y)
             return cls(binarizer.classes_, binarizer.transform(y).astype(bool), single=False)
         given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
@@ -87,6 +92,27 @@ class Labels:
     def __post_init__(self) -> None:
         if self.single and self.undecided is not None:
             raise ValueError("undecided labels were given for images with one label each; expected several.")
+
+    def weighted(self, sample_weight: Any) -> Labels:
+        """Return the same labels with a weight for each image; None leaves them unchanged.
+
+        >>> Labels.read(["sea", "city", "sea"]).weighted([1, 2, 0]).weights
+        array([1., 2., 0.])
+        """
+        if sample_weight is None:
+            return self
+        given = as_numpy(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
+        if given.shape != (len(self),):
+            raise ValueError(
+                f"sample_weight has shape {given.shape}; expected one for each of the {len(self)} images."
+            )
+        if given.dtype.kind not in "iubf" or not (np.isfinite(given).all() and (given >= 0).all()):
+            raise ValueError("sample_weight has values that are not finite numbers of at least 0.")
+        ignored = self.membership.any(axis=0) & ~self.membership[given > 0].any(axis=0)
+        if ignored.any():
+            name = str(self.classes[ignored][0])
+            raise ValueError(f"sample_weight is zero for all images of class {name!r}; expected one above 0.")
+        return replace(self, weights=given.astype(np.float64))
 
     def membership_in(self, classes: Array) -> Array:
         """Return (N, C) bool, who belongs to which of some classes; a matrix must be in their order.
@@ -118,9 +144,47 @@ class Labels:
         return replace(self, classes=np.arange(len(self.classes)))
 
     def fingerprint(self) -> str:
-        """Return a short digest of the membership, independent of the class names."""
+        """Return a short digest of the membership, independent of the class names and of the weights."""
         parts = [self.membership] if self.undecided is None else [self.membership, self.undecided]
         return fingerprint(*parts, self.single)
+
+
+def _check_complete(y: Any) -> None:
+    """Raise ValueError where labels are missing or mixed; NumPy would read ``["sea", nan]`` as two names."""
+    if y is None:  # in the words that scikit-learn's own checks look for
+        raise ValueError("This estimator requires y to be passed, but the target y is None; expected labels.")
+    if hasattr(y, "__array__") and not isinstance(y, Tensor):  # NumPy's, or a column of a data frame
+        array = np.asarray(y)
+        is_column = array.ndim == 1 or array.shape[1:] == (1,)
+        values: list[Any] = array.ravel().tolist() if is_column and array.dtype.kind in "fO" else []
+    else:
+        values = list(y) if isinstance(y, list | tuple) else []
+    for number, value in enumerate(values):
+        if _is_missing(value):
+            raise ValueError(
+                f"y has no label for image {number} (found {value}; Input y contains NaN); expected a label "
+                "for every image."
+            )
+    if len({isinstance(value, str) for value in values}) > 1 and not _holds_collections(y):
+        raise ValueError("y mixes kinds of labels; expected all integers or all strings.")
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value stands for a missing one: None, NaN, or NA of pandas."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return isinstance(value, float | np.floating) and bool(np.isnan(value))
+
+
+def _check_collections(y: Any) -> None:
+    for number, labels in enumerate(y):
+        if not isinstance(labels, tuple | list | set | frozenset):
+            raise ValueError(
+                f"y has several labels for image 0 but {labels!r} for image {number}; expected tuples of "
+                "labels for all images."
+            )
+        if any(_is_missing(label) for label in labels):
+            raise ValueError(f"y has a missing label for image {number}; expected integers or strings.")
 
 
 def _holds_collections(y: Any) -> bool:

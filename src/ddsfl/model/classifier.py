@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ddsfl.classify.fusion import join_blocks
-from ddsfl.classify.metrics import mean_average_precision
 from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
+from ddsfl.model.estimator import ImageEstimator, read_labelled
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.fit import Fit, Report
 from ddsfl.model.networks import NetworkFiles, moved_sources
@@ -29,7 +28,8 @@ from ddsfl.model.settings import Settings
 from ddsfl.model.storage import Learned, learned_tensors, model_header, restore_learned, upgraded
 from ddsfl.patches.batches import Progress
 
-Images = Sequence[Any] | ImageList
+#: Images in any form of `list_of_images`, or an ImageList that fits the settings.
+Images = Iterable[Any] | ImageList
 
 
 def _is_calibrated(model: SceneClassifier) -> bool:
@@ -44,14 +44,19 @@ def _reproduces(name: str, changes: Mapping[str, Any], settings: Settings) -> bo
         return False
 
 
-class SceneClassifier(ClassifierMixin, BaseEstimator):
+class SceneClassifier(ImageEstimator):
     """Learn filters, encode images with them and classify with a linear SVM.
+
+    ``X`` of all methods is a list of images in any form that `ddsfl.images.inputs.list_of_images` accepts:
+    paths, open files, bytes, PIL images, arrays, tensors, a column of a data frame, or one array of several
+    images. One image alone is an error; give ``[image]``.
 
     Parameters
     ----------
     preset : "quick" (minutes on a laptop), "paper" (the paper's structure and constants), "best" (the most
         accurate one, meant for a GPU), or `Settings`.
-    changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``.
+    changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``. As a parameter of
+        scikit-learn each has a name of its own, ``changes__layers.bank.eta``.
     device : "auto", "cpu" or "cuda".
     random_state : seed of everything that is random.
 
@@ -91,16 +96,11 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.random_state = random_state
 
-    def settings_in_use(self) -> Settings:
-        """Return the settings of the fit; before the fit, those of preset and changes."""
-        if hasattr(self, "settings_"):
-            return self.settings_
-        return preset(self.preset).change(self.changes or {})
-
     def fit(
         self,
         X: Images,
         y: Sequence[Any] | np.ndarray[Any, Any] | Labels,
+        sample_weight: Sequence[float] | np.ndarray[Any, Any] | None = None,
         *,
         checkpoints: str | os.PathLike[str] | None = None,
         report: Report | None = None,
@@ -110,19 +110,19 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : paths, PIL images or arrays; an ImageList is used unchanged.
+        X : the images.
         y : one label per image, or several: tuples of labels, an indicator matrix, or `Labels`.
+        sample_weight : how much each image counts in the SVM, in the choice of C and of the weights of
+            blocks, and in the calibration: weight 2 counts as two equal images. Filters and words are
+            learned without it.
         checkpoints : folder in which the result of each stage is kept; a second call with the same
             images, labels, settings and seed resumes there.
         report : called as each stage starts, with its name and whether its result was stored already.
         progress : called with (images done, images in all) within the stages.
         """
-        settings = preset(self.preset).change(self.changes or {})
-        images, labels = self._read(X, settings), Labels.read(y)
-        if len(labels) != len(images):
-            raise ValueError(
-                f"y has {len(labels)} labels; expected one for each of the {len(images)} images."
-            )
+        settings = self.settings_to_fit()
+        images, labels = read_labelled(settings, X, y)
+        labels = labels.weighted(sample_weight)
         if len(labels.classes) < 2:
             raise ValueError(f"y contains only one class, {str(labels.classes[0])!r}; expected at least two.")
         seed = drawn_seed(self.random_state)
@@ -163,7 +163,10 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     def transform(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the joined vectors (n_images, width), which the linear SVM sees."""
         check_is_fitted(self, "classifier_")
-        images = self._read(X, self.settings_)
+        return self._joined_vectors(self.settings_.image_list(X), progress)
+
+    def _joined_vectors(self, images: ImageList, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Return the vectors of ``transform`` as an array, whatever ``set_output`` asks for."""
         vectors = np.zeros((len(images), self.classifier_.n_features_in_), dtype=np.float32)
         for numbers, joined in self._joined(images, progress):
             vectors[numbers] = as_numpy(joined)
@@ -201,24 +204,13 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "classifier_")
         if self.novelty_ is None:
             raise ValueError("this model was saved by a ddsfl that did not learn novelty; train it again.")
-        images = self._read(X, self.settings_)
+        images = self.settings_.image_list(X)
         return self.novelty_.score(statistics_of(images, resolve_device(self.device), progress))
 
     @available_if(_is_calibrated)
     def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
         return as_numpy(self.classifier_.probabilities_from(torch.as_tensor(scores)))
-
-    def score(self, X: Images, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy; for several labels per image, the mean average precision.
-
-        ``y`` may then be tuples of labels, as in ``fit``, or an indicator matrix in the order of
-        ``classes_`` (which scikit-learn's own cross-validation needs).
-        """
-        if not self.multilabel_:
-            return float(super().score(X, y, sample_weight))
-        y = Labels.read(y).membership_in(self.classes_)
-        return float(mean_average_precision(y, self.decision_function(X)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
@@ -281,7 +273,7 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
         Each has unit length and is on the device of the model.
         """
         check_is_fitted(self, "classifier_")
-        images = self._read(X, self.settings_)
+        images = self.settings_.image_list(X)
         vectors: dict[str, Tensor] = {}
         for numbers, batch in self._vectors(images, names, progress):
             for name, part in batch.items():
@@ -311,25 +303,10 @@ class SceneClassifier(ClassifierMixin, BaseEstimator):
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
         """Return the output of a method of the classifier for all images; vectors are not kept."""
         check_is_fitted(self, "classifier_")
-        images = self._read(X, self.settings_)
+        images = self.settings_.image_list(X)
         order: list[int] = []
         outputs: list[Tensor] = []
         for numbers, joined in self._joined(images, progress):
             order += numbers
             outputs.append(getattr(self.classifier_, method)(joined))
         return as_numpy(torch.cat(outputs))[np.argsort(order)]
-
-    @staticmethod
-    def _read(X: Images, settings: Settings) -> ImageList:
-        if isinstance(X, ImageList):
-            if X.colour != settings.colour or X.min_side < settings.min_side:
-                raise ValueError(
-                    f"X is an ImageList with colour={X.colour!r} and min_side={X.min_side}; expected "
-                    f"colour={settings.colour!r} and min_side={settings.min_side} or more."
-                )
-            return X
-        if isinstance(X, str | os.PathLike):
-            raise ValueError(f"X={os.fspath(X)!r} is one path; expected a list of images.")
-        if len(X) == 0:
-            raise ValueError("X is empty; expected at least one image.")
-        return settings.image_list(X)

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import ddsfl
+from ddsfl.compute.stages import fingerprint
 from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -22,7 +23,8 @@ class StageKeys:
     """Returns for each stage, by name, what it depends on.
 
     Layers depend on the layers below, the labels and the seed; words on their source and coding; vectors
-    on their block; the weights and the classifier on everything. All depend on the images.
+    on their block; the weights of blocks and the classifier on everything, and only they on the weights of
+    the images. All depend on the images.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class StageKeys:
     ) -> None:
         self.settings, self.sources, self.networks = settings, sources, networks
         self.images, self.labels, self.seed = images, labels.fingerprint(), seed
+        self.sample_weight = [] if labels.weights is None else [fingerprint(labels.weights)]
         self.blocks = {block.name: block for block in settings.blocks}
 
         @cache
@@ -61,7 +64,7 @@ class StageKeys:
         if name not in ("weights", "classifier"):
             raise ValueError(f"stage {name!r} is unknown; what it depends on must be defined here.")
         every = [[self._vectors(block), block.weight] for block in self.blocks.values()]
-        return [every, plain(self.settings.classifier), self.labels, self.seed]
+        return [every, plain(self.settings.classifier), self.labels, self.seed, *self.sample_weight]
 
     def _layers(self, number: int) -> Any:
         """Layers learn from magnitudes, so the signs that descriptors keep do not matter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -112,15 +112,25 @@ class Settings:
         names = dict.fromkeys(block.source for block in self.blocks)
         return {name: make_source(self.source(name), device, seed) for name in names}
 
-    def image_list(self, sources: Sequence[Any], cache_bytes: int = 2**30) -> ImageList:
-        """Return images as a classifier with these settings sees them."""
-        return ImageList(
-            sources,
-            colour=self.colour,
-            max_side=self.max_side,
-            min_side=self.min_side,
-            cache_bytes=cache_bytes,
-        )
+    def image_list(self, X: Any, cache_bytes: int = 2**30) -> ImageList:
+        """Return images as a classifier with these settings sees them.
+
+        ``X`` has one of the forms that `list_of_images` accepts; an ImageList is checked and returned.
+        """
+        if not isinstance(X, ImageList):
+            return ImageList.of(
+                X,
+                colour=self.colour,
+                max_side=self.max_side,
+                min_side=self.min_side,
+                cache_bytes=cache_bytes,
+            )
+        if X.colour != self.colour or X.min_side < self.min_side:
+            raise ValueError(
+                f"X is an ImageList with colour={X.colour!r} and min_side={X.min_side}; expected "
+                f"colour={self.colour!r} and min_side={self.min_side} or more."
+            )
+        return X
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as plain values, without preset and changes."""

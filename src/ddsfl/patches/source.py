@@ -140,6 +140,11 @@ class ListSource(Source):
         """Return a digest of what it sees of images, which is not their decoded pixels."""
 
     @property
+    def width(self) -> int:
+        """Number of values of a vector, found by asking for that of a blank image."""
+        return int(self.vectors([np.zeros((1, 1), np.uint8)]).shape[1])
+
+    @property
     def file(self) -> str | None:
         """The file that it reads, or None."""
         return None
