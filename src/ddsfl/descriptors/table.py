@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ddsfl.compute.rules import rules
 from ddsfl.compute.stages import fingerprint
-from ddsfl.descriptors.network import Vectors, file_fingerprint
+from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.source import ListSource
@@ -43,6 +44,8 @@ class TableFeatures(ListSource):
     array([[2. , 3. ],
            [0.5, 1. ]], dtype=float32)
     """
+
+    RULES = rules(path=FILE)
 
     must_match = False  # the vectors of new images stand in a new table
 
