@@ -104,11 +104,11 @@ def test_decoding_is_bounded_by_the_input_and_keeps_thin_images(monkeypatch):
 
 
 def test_what_is_wrong_is_named():
-    with pytest.raises(ValueError, match="resize='stretch' is unknown; expected one of"):
+    with pytest.raises(ValueError, match="resize='stretch'; expected 'squash' or 'crop'"):
         Preparation(resize="stretch").check()
     with pytest.raises(ValueError, match="layout='chw'"):
         Preparation(layout="chw").check()
-    with pytest.raises(ValueError, match=r"views=3 is unknown; expected one of \(1, 5\)"):
+    with pytest.raises(ValueError, match="views=3; expected 1 or 5"):
         Preparation(views=3).check()
     with pytest.raises(ValueError, match="input_size=0"):
         Preparation(input_size=0).check()

@@ -178,7 +178,7 @@ def test_unknown_presets_and_settings_are_named():
         ValueError, match="preset='fast' is unknown; expected one of 'quick', 'paper', 'best'"
     ):
         SceneClassifier("fast").fit(IMAGES, LABELS)
-    with pytest.raises(ValueError, match="does not exist; found"):
+    with pytest.raises(ValueError, match=r"does not exist; did you mean 'layers\.bank\.eta'\?"):
         tiny(changes={"layers.banks.eta": 1}).fit(IMAGES, LABELS)
 
 

@@ -84,8 +84,8 @@ def wrong(value: Any, expected: str, *path: str | int) -> ParameterError:
 def shown(value: Any) -> str:
     """Return a value as messages show it: at most `SHOWN` characters.
 
-    >>> shown([0] * 1000)[-8:]
-    ', 0, ...'
+    >>> len(shown([0] * 1000))
+    80
     """
     try:
         text = repr(value)
@@ -213,7 +213,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _number(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) and abs(value) < 1e12 else f"{value:g}"
+    return f"{int(value):,}" if value == int(value) and abs(value) < 1e15 else f"{value:g}"
 
 
 NOTHING = Rule("None (null)", lambda value: value is None)

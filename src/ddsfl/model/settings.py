@@ -122,8 +122,9 @@ class Settings(Checked):
         except ParameterError as error:
             if name == "stack":
                 raise
+            needed = str(error).rstrip(".")
             raise wrong(
-                name, f"a name of sources, because {name} needs parameters ({error})", *where
+                name, f"a name of sources, because {name} needs parameters: {needed}", *where
             ) from error
         with within("blocks", index):
             block.check_source(make_source(self.source(name)))
@@ -164,7 +165,8 @@ class Settings(Checked):
         """Return the settings written by ``to_json``, of this version or an older one."""
         made = dict(values)
         for name, kind in (("layers", Layer), ("blocks", Block)):
-            several(instance(Mapping, "values by name"), 0, 100).check(values[name], name)
+            listed = several(instance(Mapping, "values"), 0, 100, f"a list of {name}, each as values by name")
+            listed.check(values[name], name)
             made[name] = tuple(_part(kind, item, name, number) for number, item in enumerate(values[name]))
         check_names(cls, made)
         return cls(**made)
