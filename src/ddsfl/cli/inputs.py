@@ -75,14 +75,15 @@ def check_writable(out: Path) -> None:
 
 def check_folder(out: Path) -> None:
     """Raise an error if folder ``out`` cannot be made or written to."""
-    if os.path.exists(out) and not os.path.isdir(out):
-        raise typer.BadParameter(f"--out {out} is a file; expected a folder")
     _try_to_write(part_of(out / "results"), out)
 
 
 def _try_to_write(probe: Path, out: Path) -> None:
     """Write an empty file and remove it again, with the folders that had to be made for it."""
     made = [folder for folder in probe.parents if not os.path.exists(folder)]  # innermost first
+    for folder in probe.parents:
+        if os.path.isfile(folder):
+            raise typer.BadParameter(f"--out {out} cannot be written: {folder} is a file, not a folder")
     try:
         probe.parent.mkdir(parents=True, exist_ok=True)
         probe.touch()
