@@ -67,6 +67,13 @@ def test_a_wrong_preset_gets_the_nearest_one(ddsfl, tmp_path):
     assert "preset='papper' is unknown; did you mean 'paper'?" in err
 
 
+@pytest.mark.parametrize("values", ["0.1,-1", "nan", "1e9"])
+def test_wrong_values_to_try(ddsfl, tmp_path, values):
+    code, _, err = ddsfl("search", tmp_path, "--out", tmp_path / "s", "--try", f"eta={values}")
+    assert code == 2
+    assert f"--try eta={values}: setting layers.bank.eta: found" in sentence_of(err)
+
+
 def commands(place):
     """Return the commands that write, each with an output at a place."""
     return {
