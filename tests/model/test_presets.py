@@ -63,6 +63,14 @@ def test_wrong_paths_are_named(path, message):
         preset("quick").change({path: 1})
 
 
+def test_a_change_of_nothing_is_refused():
+    sift = preset("quick").change({"layers": [], "blocks": [{"name": "edges", "source": "sift"}]})
+    with pytest.raises(
+        ValueError, match=r"setting 'layers\.step' changes nothing; expected at least one item"
+    ):
+        sift.change({"layers.step": 4})
+
+
 def test_changing_the_method_removes_parameters_that_it_does_not_have():
     changed = preset("quick").change({"layers.exemplars.method": "svm", "blocks.coding.method": "vq"})
     assert changed.layers[0].exemplars == {"method": "svm"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
@@ -12,8 +11,7 @@ import numpy as np
 import torch
 
 from ddsfl.classify.linear import LinearClassifier
-from ddsfl.coding.registry import CODINGS
-from ddsfl.compute.parameters import Checked, among, check_method, check_names, nearest, parameters_of
+from ddsfl.compute.parameters import Checked, among, check_method, check_names, parameters_of
 from ddsfl.compute.rules import (
     NAME,
     ParameterError,
@@ -29,8 +27,8 @@ from ddsfl.compute.rules import (
 from ddsfl.descriptors.registry import METHODS, make_source
 from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.layer import Layer
+from ddsfl.model.changes import change_value
 from ddsfl.patches.source import Source
 
 #: What ``sources`` may name: all descriptors except the learned layers, which ``layers`` defines.
@@ -187,10 +185,7 @@ class Settings(Checked):
             return self
         values = self.to_json()
         for path, value in changes.items():
-            known = _paths(values)
-            if not isinstance(path, str):
-                raise ValueError(f"setting {path!r} does not exist{among(path, known)}")
-            _change(values, path.split("."), plain(value), path, known)
+            change_value(values, path, plain(value))
         origin = {"preset": self.preset, "changes": {**self.changes, **changes}}
         try:
             return Settings.from_json({**values, **origin})
@@ -214,20 +209,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return value.item() if isinstance(value, np.generic) else value
-
-
-def drop_foreign(parameters: dict[str, Any]) -> None:
-    """Remove the parameters that a newly named method does not have.
-
-    >>> coding = {"method": "vq", "n_words": 9, "n_neighbors": 5}
-    >>> drop_foreign(coding)
-    >>> coding
-    {'method': 'vq', 'n_words': 9}
-    """
-    kind: Any = {**CODINGS, **SELECTORS, **METHODS}.get(str(parameters["method"]))
-    if kind is not None:  # an unknown one is reported when the settings are checked
-        for key in set(parameters) - set(inspect.signature(kind).parameters) - {"method"}:
-            del parameters[key]
 
 
 def _check_source_name(name: Any) -> None:
@@ -255,49 +236,3 @@ def _as_written(error: ParameterError, changes: Mapping[str, Any]) -> str:
     """Return the path of a wrong value as it was written if it was, otherwise in full."""
     without_numbers = ".".join(part for part in error.path if isinstance(part, str))
     return without_numbers if without_numbers in changes else error.name
-
-
-def _paths(place: Any) -> list[str]:
-    """Return the paths of all values inside a place, without numbers.
-
-    >>> _paths({"max_side": 300, "layers": [{"step": 3}]})
-    ['max_side', 'layers', 'layers.step']
-    """
-    if isinstance(place, list):
-        return list(dict.fromkeys(path for item in place for path in _paths(item)))
-    paths = []
-    for name, item in place.items() if isinstance(place, dict) else ():
-        paths += [str(name), *(f"{name}.{path}" for path in _paths(item))]
-    return paths
-
-
-def _change(place: Any, parts: list[str], value: Any, path: str, known: list[str]) -> None:
-    first, rest = parts[0], parts[1:]
-    if isinstance(place, list):
-        numbered = first.isdecimal()
-        if numbered and int(first) >= len(place):
-            raise ValueError(f"setting {path!r}: there are only {len(place)} items, numbered from 0.")
-        if numbered and not rest:
-            raise ValueError(f"setting {path!r} names a complete item; expected one of its values.")
-        chosen = [place[int(first)]] if numbered else place
-        if not numbered and rest:  # a layer without filters has no bank to change
-            chosen = [item for item in place if not isinstance(item, dict) or item.get(first, 0) is not None]
-        for item in chosen:
-            _change(item, rest if numbered else parts, value, path, known)
-    elif not isinstance(place, dict) or (first not in place and (rest or not _open_ended(path))):
-        near = nearest(path, known)
-        hint = "" if near is None else f"; did you mean {near!r}?"
-        found = f" Found {', '.join(map(str, place))}." if isinstance(place, dict) and place else ""
-        raise ValueError(f"setting {path!r} does not exist{hint or '.'}{found}")
-    elif rest:
-        _change(place[first], rest, value, path, known)
-    else:
-        place[first] = value
-        if first == "method":
-            drop_foreign(place)
-
-
-def _open_ended(path: str) -> bool:
-    """Return whether a path may be set for the first time: sources, and parameters of banks, codings etc."""
-    open_ended = ("bank", "exemplars", "coding", "classifier", "sources")
-    return any(part in path.split(".")[:-1] for part in open_ended)
