@@ -4,7 +4,7 @@ import torch
 from PIL import Image
 
 from ddsfl.descriptors import network_inputs
-from ddsfl.descriptors.network_inputs import Preparation, fitted_to, views_of
+from ddsfl.descriptors.network_inputs import Preparation, fitted_to, side_pair, views_of
 from ddsfl.images.decode import UnreadableImage, decode
 
 
@@ -114,6 +114,8 @@ def test_what_is_wrong_is_named():
         Preparation(input_size=0).check()
     with pytest.raises(ValueError, match=r"std=\(1, 2\)"):
         Preparation(std=(1, 2)).check()
+    Preparation(input_size=np.int64(4), std=np.ones(3)).check()
+    assert side_pair(np.int64(4)) == (4, 4)
     with pytest.raises(ValueError, match="sources is empty"):
         prepared([])
     with pytest.raises(UnreadableImage, match=r"missing\.png"):

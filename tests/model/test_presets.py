@@ -110,6 +110,10 @@ def test_changing_the_method_removes_parameters_that_it_does_not_have():
             {"sources.net": {"method": "onnx", "path": "a", "views": 3}},
             "sources.net.views: found 3; expected",
         ),
+        (
+            {"sources.t": {"method": "table", "path": "a.txt"}},
+            "path: found 'a.txt'; expected the path of an .npz",
+        ),
         ({"sources.net": {"method": "caffe"}}, "sources.net.method: found 'caffe'; expected one of 'sift'"),
         ({"sources.net": "alexnet.onnx"}, "sources.net: found 'alexnet.onnx'; expected a method and its"),
         ({"sources.edges": {"method": "sift", "steps": 3}}, "sources.edges.steps is unknown; did you mean"),

@@ -38,7 +38,7 @@ LEARNED = ("classes", "single_label", "C", "cv_scores", "coef", "intercept", "sl
 
 
 def _are_weights(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(map(real(0, 1e9).accepts, value.values()))
+    return isinstance(value, dict) and all(map(real(0, 1e9).accepts, value.values()))
 
 
 #: What costs, and weights of classes, may be.

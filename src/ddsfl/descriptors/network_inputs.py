@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -53,7 +54,6 @@ class Preparation(Checked):
 
     Examples
     --------
-    >>> import numpy as np
     >>> white = np.full((20, 30), 255, np.uint8)
     >>> [batch] = Preparation(input_size=8, value_range=(-1, 1), std=(1, 2, 4)).batches([white, white], 32)
     >>> tuple(batch.shape), batch[0, :, 0, 0].numpy().round(3)
@@ -160,5 +160,5 @@ def side_pair(size: int | tuple[int, int]) -> tuple[int, int]:
     >>> side_pair(224)
     (224, 224)
     """
-    height, width = (size, size) if isinstance(size, int) else size
+    height, width = (size, size) if isinstance(size, int | np.integer) else size
     return height, width
