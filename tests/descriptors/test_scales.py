@@ -97,15 +97,7 @@ def test_continued_images_repeat_their_border():
         np.testing.assert_allclose(plane, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("images", "parameters", "message"),
-    [
-        ([], {}, "images is empty"),
-        ([noise((9, 9))], {"n_scales": 0}, "n_scales=0"),
-        ([noise((9, 9))], {"step": 0}, "step=0"),
-    ],
-)
-def test_mistakes_are_named(images, parameters, message):
-    settings = {"n_values": 1, "field": 4, "step": 2, "n_scales": 1, "device": "cpu", **parameters}
-    with pytest.raises(ValueError, match=message):
-        describe_scales(images, lambda batch: batch.pixels.permute(0, 2, 3, 1), **settings)
+def test_a_description_of_no_images_is_refused():
+    settings = {"n_values": 1, "field": 4, "step": 2, "n_scales": 1, "device": "cpu"}
+    with pytest.raises(ValueError, match="images is empty"):
+        describe_scales([], lambda batch: batch.pixels.permute(0, 2, 3, 1), **settings)

@@ -220,7 +220,7 @@ def test_zero_patches_are_harmless_among_others() -> None:
         ({"xi": 0.1}, {}, "xi=0.1 needs spatial_neighbors"),
         ({"xi": 0.1}, {"spatial_neighbors": np.zeros((90, 2, 6))}, r"expected \(90, M, 7\)"),
         ({"xi": 0.1}, {"spatial_neighbors": np.full((90, 2, 7), np.nan)}, "contains NaN"),
-        ({"n_filters": 0}, {}, "n_filters=0 must be at least 1"),
+        ({"n_filters": 0}, {}, "n_filters=0; expected a whole number from 1 to 100,000"),
         ({"gamma": -1.0}, {}, "gamma=-1.0"),
         ({"smoothing": 0.0}, {}, "smoothing"),
     ],
@@ -233,7 +233,7 @@ def test_errors(settings: dict, change: dict, message: str) -> None:
 
 def test_wrong_types_and_widths() -> None:
     X, _ = patches()
-    with pytest.raises(TypeError, match=r"rounds=1.5"):
+    with pytest.raises(ValueError, match=r"rounds=1\.5; expected a whole number"):
         make(rounds=1.5).fit(X)
     bank = make().fit(X)
     with pytest.raises(ValueError, match="expected at least 1 row of 7 finite numbers"):

@@ -156,7 +156,7 @@ def test_bad_input_is_named(images, labels, message):
 
 
 def test_an_unknown_selector_is_named():
-    with pytest.raises(ValueError, match="method='guess' is unknown; expected one of"):
+    with pytest.raises(ValueError, match=r"exemplars\.method='guess'; expected one of"):
         Layer(**{**vars(LAYERS[0]), "exemplars": {"method": "guess"}})
 
 

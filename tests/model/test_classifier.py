@@ -178,7 +178,7 @@ def test_unknown_presets_and_settings_are_named():
         ValueError, match="preset='fast' is unknown; expected one of 'quick', 'paper', 'best'"
     ):
         SceneClassifier("fast").fit(IMAGES, LABELS)
-    with pytest.raises(ValueError, match="does not exist; found"):
+    with pytest.raises(ValueError, match=r"does not exist; did you mean 'layers\.bank\.eta'\?"):
         tiny(changes={"layers.banks.eta": 1}).fit(IMAGES, LABELS)
 
 
@@ -255,6 +255,10 @@ def test_unknown_class_weights_and_bad_images_end_a_fit_before_any_stage(tmp_pat
     changes = {**TINY, "classifier.class_weight": {"moon": 2.0}}
     with pytest.raises(ValueError, match="class_weight names moon"):
         tiny(changes=changes).fit(IMAGES, LABELS, report=lambda name, found: stages.append(name))
+    changes["classifier.class_weight"] = {LABELS[0]: 2.0}
+    several = [(label, "scene") for label in LABELS]
+    with pytest.raises(ValueError, match="expected None or 'balanced', because images have several labels"):
+        tiny(changes=changes).fit(IMAGES, several, report=lambda name, found: stages.append(name))
     (tmp_path / "bad.jpg").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"bad\.jpg"):
         tiny().fit(

@@ -49,7 +49,9 @@ def test_parameters_may_be_set_for_the_first_time():
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("layer.step", "setting 'layer.step' does not exist"),
+        ("layer.step", "setting 'layer.step' does not exist; did you mean 'layers.step'"),
+        ("bank.eta", "setting 'bank.eta' does not exist; did you mean 'layers.bank.eta'"),
+        ("blurred", r"setting 'blurred' does not exist\. Found colour, max_side"),
         ("layers.7.step", "there are only 2 items"),
         ("layers.0", "names a complete item"),
         ("colour.gray", "does not exist"),
@@ -61,6 +63,14 @@ def test_wrong_paths_are_named(path, message):
         preset("quick").change({path: 1})
 
 
+def test_a_change_of_nothing_is_refused():
+    sift = preset("quick").change({"layers": [], "blocks": [{"name": "edges", "source": "sift"}]})
+    with pytest.raises(
+        ValueError, match=r"setting 'layers\.step' changes nothing; expected at least one item"
+    ):
+        sift.change({"layers.step": 4})
+
+
 def test_changing_the_method_removes_parameters_that_it_does_not_have():
     changed = preset("quick").change({"layers.exemplars.method": "svm", "blocks.coding.method": "vq"})
     assert changed.layers[0].exemplars == {"method": "svm"}
@@ -70,49 +80,62 @@ def test_changing_the_method_removes_parameters_that_it_does_not_have():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"layers.bank.etaa": 1}, "layer 1: bank: unknown parameter etaa; expected some of device, eta"),
-        ({"layers.exemplars.method": "guess"}, "method='guess' is unknown; expected one of nearest, svm"),
-        ({"layers.exemplars.fractions": 1}, "unknown parameter fractions"),
-        ({"blocks.coding.method": "pq"}, "method='pq' is unknown; expected one of llc, vq"),
-        ({"classifier.cost": 1}, "classifier: unknown parameter cost"),
-        ({"layers.1.step": 5}, "layer 2: step=5 must be a multiple of grid=4"),
-        ({"layers.1.signs": -0.5}, "layer 2: signs=-0.5 must be 0 or a positive number"),
-        ({"layers.0.signs": "all"}, "layer 1: signs='all' must be 0 or a positive number"),
-        ({"layers.0.signs": True}, "layer 1: signs=True must be 0 or a positive number"),
-        ({"layers.pool": 4}, "layer 2: pool=4 must be odd"),
-        ({"blocks.pooling": "avg"}, "pooling='avg'; expected 'max' or 'average'"),
-        ({"blocks.source": "surf"}, "block layer1: source='surf' is unknown; expected one of stack, sift"),
-        ({"blocks.1.source": "sift"}, "block layer2: output=1; 'sift' has 1 output"),
+        (
+            {"layers.bank.etaa": 1},
+            "layers.bank.etaa is unknown; did you mean 'eta'. Expected one of 'device'",
+        ),
+        ({"layers.exemplars.method": "guess"}, "method: found 'guess'; expected one of 'nearest', 'svm'"),
+        ({"layers.exemplars.fractions": 1}, "fractions is unknown; did you mean 'fraction'"),
+        ({"blocks.coding.method": "lcl"}, "method: found 'lcl'; did you mean 'llc'. Expected one of"),
+        ({"classifier.cost": 1}, "classifier.cost is unknown"),
+        ({"layers.1.step": 5}, "layers.1.step: found 5; expected a multiple of layers.1.grid=4"),
+        ({"layers.1.field": 16}, "layers.1.field: found 16; expected more than layers.0.field=16"),
+        ({"layers.1.signs": -0.5}, "layers.1.signs: found -0.5; expected a number from 0"),
+        ({"layers.0.signs": True}, "layers.0.signs: found True; expected a number from 0"),
+        ({"layers.pool": 4}, "layers.pool: found 4; expected an odd number"),
+        ({"max_side": 20}, "max_side: found 20; expected at least 32, the field of the largest"),
+        ({"blocks.pooling": "avg"}, "pooling: found 'avg'; expected 'max' or 'average'"),
+        ({"blocks.source": "shift"}, "blocks.source: found 'shift'; did you mean 'sift'. Expected one of"),
+        ({"blocks.1.source": "sift"}, "blocks.1.output: found 1; expected a number below 1"),
         ({"blocks.source": "sift", "blocks.output": 0}, "no block has source='stack'; expected no layers"),
         (
             {"blocks.1.source": "gist"},
-            "block layer2: coding=.*expected None, because 'gist' gives one vector",
+            "blocks.1.coding: .*expected None .null., because 'gist' gives one vec",
         ),
-        ({"blocks.0.coding": None}, "block layer1: coding=None; expected a method of llc, vq, fisher"),
-        ({"blocks.0.source": "onnx"}, "block layer1: source onnx: missing parameter path"),
-        ({"sources.net": {"method": "onnx"}}, "source net: missing parameter path"),
-        ({"sources.net": {"method": "onnx", "path": "a", "views": 3}}, r"source net: views=3 is unknown"),
+        ({"blocks.0.coding": None}, "blocks.0.coding: found None; expected a method of llc, vq, fisher"),
+        ({"blocks.0.source": "onnx"}, "blocks.0.source: found 'onnx'; .* needs parameters: path is missing"),
+        ({"blocks.coding.n_words": 3}, "blocks.0.coding.n_neighbors: found 5; expected from 1 to n_words=3"),
+        ({"sources.net": {"method": "onnx"}}, "sources.net.path is missing; expected the path of a file"),
         (
-            {"sources.net": {"method": "onnx", "path": "a", "input_size": 0}},
-            "source net: input_size=0; expected",
+            {"sources.net": {"method": "onnx", "path": "a", "views": 3}},
+            "sources.net.views: found 3; expected",
         ),
-        ({"sources.net": {"method": "caffe"}}, "source net: method='caffe' is unknown; expected one of sift"),
-        ({"sources.net": "alexnet.onnx"}, "source net: 'alexnet.onnx'; expected a method and its parameters"),
         (
-            {"sources.edges": {"method": "sift", "steps": 3}},
-            "source edges: unknown parameter steps; expected",
+            {"sources.t": {"method": "table", "path": "a.txt"}},
+            "path: found 'a.txt'; expected the path of an .npz",
         ),
-        ({"sources.stack": {"method": "sift"}}, "'stack' is reserved for the learned layers"),
-        ({"blocks.weight": "auto"}, "block layer1: weight='auto'; expected a number above 0 or 'cv'"),
-        ({"blocks.weight": -1}, "block layer1: weight=-1; expected a number above 0 or 'cv'"),
-        ({"blocks.power": 0}, "block layer1: power=0; expected a number above 0"),
-        ({"blocks.levels": [[0, 1]]}, "block layer1: levels=.*expected pairs"),
-        ({"blocks.1.name": "a.b"}, "block name 'a.b' is invalid; expected text without dots"),
-        ({"layers": []}, "block layer1: source='stack', but layers is empty"),
-        ({"blocks": []}, "blocks is empty"),
-        ({"blocks.output": 2}, "output=2; 'stack' has 2 output"),
-        ({"blocks.name": "same"}, "each needs its own name"),
-        ({"layers": 3}, "settings are invalid after changing layers"),
+        ({"sources.net": {"method": "caffe"}}, "sources.net.method: found 'caffe'; expected one of 'sift'"),
+        ({"sources.net": "alexnet.onnx"}, "sources.net: found 'alexnet.onnx'; expected a method and its"),
+        ({"sources.edges": {"method": "sift", "steps": 3}}, "sources.edges.steps is unknown; did you mean"),
+        (
+            {"sources.stack": {"method": "sift"}},
+            "sources.stack: this name is reserved for the learned layers",
+        ),
+        ({"sources": {"a.b": {"method": "sift"}}}, "sources: the name 'a.b' is invalid; expected"),
+        ({"blocks.weight": "auto"}, "weight: found 'auto'; expected a number above 0 .* or 'cv'"),
+        ({"blocks.power": 0}, "power: found 0; expected a number above 0"),
+        ({"blocks.levels": [[0, 1]]}, r"levels: found \(\(0, 1\),\); expected 1 to 20 pairs"),
+        ({"blocks.1.name": "a.b"}, "blocks.1.name: found 'a.b'; expected .* without dots"),
+        ({"layers": []}, "blocks.0.source: found 'stack'; .* because layers is empty"),
+        ({"blocks": []}, r"blocks: found \(\); expected a list of 1 to 100 items"),
+        (
+            {"blocks.output": 2},
+            "output: found 2; expected a number below 2, the number of outputs of 'stack'",
+        ),
+        ({"blocks.name": "same"}, "blocks.name: found 'same'; expected a name that no other block has"),
+        ({"layers": 3}, "layers: found 3; expected a list of layers"),
+        ({"layers": [3]}, r"layers: found \[3\]; expected a list of layers"),
+        ({"blocks": [{"name": "a", "levles": 3}]}, "blocks.0.levles is unknown; did you mean 'levels'"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_before_any_work(changes, message):
@@ -121,7 +144,9 @@ def test_settings_that_cannot_work_are_refused_before_any_work(changes, message)
 
 
 def test_a_grid_must_be_a_multiple_of_the_one_below():
-    with pytest.raises(ValueError, match="layer 3: grid=3 must be a multiple of layer 2's grid=2"):
+    with pytest.raises(
+        ValueError, match=r"layers\.2\.grid: found 3; expected a multiple of layers\.1\.grid=2"
+    ):
         preset("paper").change({"layers.2.grid": 3})
 
 

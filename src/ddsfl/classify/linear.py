@@ -27,6 +27,8 @@ from ddsfl.classify.crossval import (
 )
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
 from ddsfl.compute.matrices import as_matrix
+from ddsfl.compute.parameters import Checked
+from ddsfl.compute.rules import FLAG, NOTHING, Rule, choice, either, real, rules, several, whole
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.images.labels import Labels
@@ -35,11 +37,20 @@ from ddsfl.images.labels import Labels
 LEARNED = ("classes", "single_label", "C", "cv_scores", "coef", "intercept", "slopes", "offsets")
 
 
+def _are_weights(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(real(0, 1e9).accepts, value.values()))
+
+
+#: What costs, and weights of classes, may be.
+COST = real(above=0, most=1e12)
+WEIGHTS = Rule("a weight from 0 to 1e9 for each label", _are_weights)
+
+
 def _calibrates(classifier: LinearClassifier) -> bool:
     return bool(classifier.calibrate)
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):
+class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
     """One linear SVM per class (L2-regularised squared hinge loss, regularised bias, as in LIBLINEAR).
 
     C is chosen by stratified cross-validation: the training images are cut into folds, and each fold is
@@ -80,6 +91,14 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
     >>> machine.C_, machine.cv_scores_
     (0.1, array([1., 1., 1., 1.]))
     """
+
+    RULES = rules(
+        C=either(choice("cv"), COST),
+        Cs=several(COST, 1, 1000),
+        cv=whole(0, 1000),
+        class_weight=either(NOTHING, choice("balanced"), WEIGHTS),
+        calibrate=FLAG,
+    )
 
     n_features_in_: int
     coef_: np.ndarray[Any, Any]
@@ -236,10 +255,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         return rows @ weights.T + biases
 
     def _check_training(self, X: ArrayLike | Tensor, y: Any) -> tuple[Tensor, OneVsRest]:
-        if self.C != "cv" and not (isinstance(self.C, int | float) and self.C > 0):
-            raise ValueError(f"C={self.C!r}; expected 'cv' or a number above 0.")
-        if self.C == "cv" and (len(self.Cs) == 0 or min(self.Cs) <= 0):
-            raise ValueError(f"Cs={self.Cs!r}; expected numbers above 0.")
+        self.check()
         if isinstance(X, Tensor) or isinstance(y, Labels):
             rows, problems = as_matrix(self, X, reset=True), OneVsRest.of(y)
             check_consistent_length(rows, problems.membership)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.inputs import check_folder
 from ddsfl.cli.options import Device, Quiet, Seed
 from ddsfl.experiments.demo import run_demo
 from ddsfl.report.console import Console
@@ -22,4 +23,5 @@ def demo(
 
     Compares Random, RICA and DDSFL filters on one split.
     """
+    check_folder(out)
     run_demo(out, seed=seed, device=device, console=Console(quiet))

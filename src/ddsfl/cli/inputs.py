@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import typer
 
+from ddsfl.compute.stages import part_of
 from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.image_list import ImageList
@@ -62,12 +64,37 @@ def chosen_splits(
 
 
 def check_writable(out: Path) -> None:
-    """Raise an error if ``out`` cannot be written: before hours of work rather than after them."""
-    if out.is_dir():
+    """Raise an error if file ``out`` cannot be written: before hours of work rather than after them."""
+    if os.path.isdir(out):
         raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise typer.BadParameter(f"--out {out} is a device; expected a file name")
+    _try_to_write(part_of(out), out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(out.parent, os.W_OK):
-        raise PermissionError(13, "no permission to write", str(out.parent))
+
+
+def check_folder(out: Path) -> None:
+    """Raise an error if folder ``out`` cannot be made or written to."""
+    _try_to_write(part_of(out / "results"), out)
+
+
+def _try_to_write(probe: Path, out: Path) -> None:
+    """Write an empty file and remove it again, with the folders that had to be made for it."""
+    made = [folder for folder in probe.parents if not os.path.exists(folder)]  # innermost first
+    for folder in probe.parents:
+        if os.path.isfile(folder):
+            raise typer.BadParameter(f"--out {out} cannot be written: {folder} is a file, not a folder")
+    try:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise typer.BadParameter(f"--out {out} cannot be written: {reason}; expected another name") from error
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def network_files(given: list[str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.inputs import check_folder
 from ddsfl.cli.options import ModelPath, Quiet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import show
@@ -26,6 +27,7 @@ def inspect(
     """
     classifier = SceneClassifier.load(model, device="cpu")
     folder = out if out is not None else model.with_name(f"{model.stem}-pictures")
+    check_folder(folder)
     files = draw_model(classifier, folder)
     if not quiet:
         for table in describe_model(classifier):

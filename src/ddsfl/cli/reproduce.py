@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import network_files
+from ddsfl.cli.inputs import check_folder, network_files
 from ddsfl.cli.options import Device, QuietTable
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.complement import complement, draw_examples
@@ -62,6 +62,8 @@ def reproduce(
         raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(ALL)}")
     if name in ("filters", "report") and out is None:
         raise typer.BadParameter(f"{name} needs --out")
+    if out is not None:
+        check_folder(out)
     networks = network_files(network)
     known = [*NETWORKS, *(key for key in networks if key not in NETWORKS)]
     if name == "report":

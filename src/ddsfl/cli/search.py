@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ddsfl.cli.inputs import changed_settings, read_set
+from ddsfl.cli.inputs import changed_settings, check_folder, read_set
 from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import ImageSet
+from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console, show
 
 
@@ -37,7 +38,8 @@ def search(
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
-    grids = {**GRIDS, **_grids(tries)}
+    grids = {**GRIDS, **_grids(tries, settings)}
+    check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     decoded, labels = read_set(ImageSet.find(images), settings, False, console)
 
@@ -67,8 +69,8 @@ def search(
     print(" ".join(f"--set {path}={json.dumps(value)}" for path, value in result.chosen.items()))
 
 
-def _grids(tries: list[str] | None) -> dict[str, tuple[float, ...]]:
-    """Return the values to try from NAME=A,B."""
+def _grids(tries: list[str] | None, settings: Settings) -> dict[str, tuple[float, ...]]:
+    """Return the values to try from NAME=A,B, all of which the settings must accept."""
     grids = {}
     for one in tries or []:
         name, _, values = one.partition("=")
@@ -78,4 +80,9 @@ def _grids(tries: list[str] | None) -> dict[str, tuple[float, ...]]:
             grids[name] = tuple(float(value) for value in values.split(","))
         except ValueError as error:
             raise typer.BadParameter(f"--try {one}: expected numbers after {name}=") from error
+        try:
+            for value in grids[name]:
+                settings.change({bank_path(name): value})
+        except ValueError as error:
+            raise typer.BadParameter(f"--try {one}: {error}") from error
     return grids

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, check_writable, read_set
+from ddsfl.cli.inputs import changed_settings, check_folder, check_writable, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
@@ -32,9 +32,10 @@ def train(
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
     check_writable(out)
+    checkpoints = out.with_name(out.name + ".stages")
+    check_folder(checkpoints)
     decoded, labels = read_set(ImageSet.find(images), settings, strict, console)
     model = SceneClassifier(settings, device=device, random_state=seed)
-    checkpoints = out.with_name(out.name + ".stages")
     model.fit(
         decoded.subset(labels),
         list(labels.values()),

@@ -14,10 +14,11 @@ from sklearn.base import BaseEstimator, clone
 from torch import Tensor
 
 from ddsfl.coding.pyramid import Level, Pooling
+from ddsfl.compute.parameters import Checked
 from ddsfl.patches.local import LocalDescriptors
 
 
-class Coding(BaseEstimator, ABC):
+class Coding(Checked, BaseEstimator, ABC):
     """Learns words (or Gaussians) from sampled descriptors, and pools images over them."""
 
     #: Name of the parameter with the number of words, and the term for words in messages.

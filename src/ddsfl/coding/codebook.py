@@ -23,6 +23,7 @@ from ddsfl.coding.pyramid import Level, Pooling, SpatialPyramid
 from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.matrices import as_matrix
+from ddsfl.compute.rules import rules, whole
 from ddsfl.patches.local import LocalDescriptors
 
 
@@ -36,17 +37,20 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
     n_features_in_ : d.
     """
 
+    RULES = rules(n_words=whole(1, 1_000_000), max_iter=whole(0, 1_000_000))
+
     n_words: int
     max_iter: int
     random_state: int | np.random.RandomState | None
 
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+        self.check()
         X = as_matrix(self, X, reset=True)
         generator = make_generator(self.random_state)
-        if not 1 <= self.n_words <= len(X):
+        if self.n_words > len(X):
             raise ValueError(
-                f"n_words={self.n_words}; expected from 1 to the number of descriptors, n_samples={len(X)}."
+                f"n_words={self.n_words}; expected at most the number of descriptors, n_samples={len(X)}."
             )
         clusters = kmeans(X, self.n_words, generator=generator, max_iter=self.max_iter)
         self.words_ = as_numpy(clusters.centres)

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from ddsfl.coding.base import Coding
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
-from ddsfl.coding.pyramid import Level, Placed, Pooling, l2_normalise
+from ddsfl.coding.pyramid import LEVELS, Level, Placed, Pooling, l2_normalise
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.rules import FLAG, real, rules, whole
 from ddsfl.patches.local import LocalDescriptors
 
 #: Names of the learned arrays in files.
@@ -83,6 +84,14 @@ class FisherVector(Coding):
     torch.Size([1, 96])
     """
 
+    RULES = rules(
+        n_gaussians=whole(1, 100_000),
+        n_components=whole(1, 100_000),
+        **dict.fromkeys(("power", "descriptor_power"), real(above=0, most=1)),
+        **dict.fromkeys(("l2_cells", "l2_all"), FLAG),
+        max_iter=whole(0, 1_000_000),
+    )
+
     size_name, noun = "n_gaussians", "Gaussians"
     samples_per_word = 1000  # variances need more samples than centres
 
@@ -110,7 +119,7 @@ class FisherVector(Coding):
 
     def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
         """Learn the directions and the mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
-        self._check_power()
+        self.check()
         X = self._powered(as_matrix(self, X, reset=True))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
@@ -190,7 +199,7 @@ class FisherVector(Coding):
     def _space(self, like: Tensor) -> FisherSpace:
         """Return the arrays that pooling needs, with the device and precision of ``like``."""
         check_is_fitted(self, "means_")
-        self._check_power()
+        self.check()
         mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
         return fisher_space(mean, axes, Mixture(*parts), like)
 
@@ -205,8 +214,7 @@ class FisherVector(Coding):
             raise ValueError(
                 f"vectors have shape {tuple(vectors.shape)}; expected {expected}, one row per position."
             )
-        if not levels or any(len(level) != 2 or min(level) < 1 for level in levels):
-            raise ValueError(f"levels={levels!r}; expected pairs (rows, columns) of at least 1.")
+        LEVELS.check(levels, "levels")
         cells = pool_gradients(self._powered(vectors), placed, levels, space)
         if self.power != 1:
             cells = cells.abs().pow_(self.power).copysign_(cells)
@@ -219,8 +227,3 @@ class FisherVector(Coding):
         if self.descriptor_power == 1:
             return vectors
         return vectors.abs().pow_(self.descriptor_power).copysign_(vectors)
-
-    def _check_power(self) -> None:
-        for name in ("power", "descriptor_power"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)}; expected a number above 0 and up to 1.")

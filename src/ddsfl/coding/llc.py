@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddsfl.coding.codebook import Codebook
@@ -20,6 +19,7 @@ from ddsfl.compute.device import has_kernels, rows_within, slices
 from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.compute.rows import rebuilding_weights
+from ddsfl.compute.rules import choice, real, rules, whole, wrong
 
 #: On CUDA, systems of up to this many words are solved within one kernel.
 FUSED_NEIGHBORS = 8
@@ -155,6 +155,13 @@ class LLC(Codebook):
     torch.Size([40, 3])
     """
 
+    RULES = rules(
+        **Codebook.RULES,
+        n_neighbors=whole(1, 1000),
+        regularisation=real(above=0),
+        search=choice("fast", "exact"),
+    )
+
     def __init__(
         self,
         n_words: int = 2000,
@@ -173,16 +180,11 @@ class LLC(Codebook):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
-        """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
-        if not 1 <= self.n_neighbors <= self.n_words:
-            raise ValueError(f"n_neighbors={self.n_neighbors}; expected from 1 to n_words={self.n_words}.")
-        if not self.regularisation > 0:
-            raise ValueError(f"regularisation={self.regularisation}; expected a number above 0.")
-        if self.search not in ("fast", "exact"):
-            raise ValueError(f"search={self.search!r} is not known; expected 'fast' or 'exact'.")
-        super().fit(X, y)
-        return self
+    def check(self) -> None:
+        """Raise ValueError if a parameter has a wrong value."""
+        super().check()
+        if self.n_neighbors > self.n_words:
+            raise wrong(self.n_neighbors, f"from 1 to n_words={self.n_words}", "n_neighbors")
 
     def _learn_search(self, X: Tensor) -> None:
         learned = None

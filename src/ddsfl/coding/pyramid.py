@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Protocol, overload
+from typing import Literal, Protocol, get_args, overload
 
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from ddsfl.coding.codes import Codes
+from ddsfl.compute.parameters import Checked
+from ddsfl.compute.rules import choice, rules, several, whole
 
 Level = tuple[int, int]
 Pooling = Literal["max", "average"]
+
+#: What levels and pooling may be.
+LEVELS = several(
+    several(whole(1, 100), 2, 2), 1, 20, "1 to 20 pairs (rows, columns) of whole numbers from 1 to 100"
+)
+POOLING = choice(*get_args(Pooling))
 
 
 class Placed(Protocol):
@@ -68,7 +76,7 @@ def cell_numbers(descriptors: Placed, level: Level) -> Tensor:
     return row * level[1] + column
 
 
-class SpatialPyramid(BaseEstimator):
+class SpatialPyramid(Checked, BaseEstimator):
     """Pool the codes of each image over the cells of several grids.
 
     In max pooling, words that a descriptor does not use count as 0, as in all implementations of LLC, so a
@@ -89,6 +97,8 @@ class SpatialPyramid(BaseEstimator):
     >>> SpatialPyramid(levels=((1, 1), (2, 1))).pool(codes, 3, two)
     tensor([[0.7000, 0.6000, 0.4000, 0.7000, 0.0000, 0.3000, 0.0000, 0.6000, 0.4000]])
     """
+
+    RULES = rules(levels=LEVELS, pooling=POOLING)
 
     def __init__(
         self,
@@ -126,7 +136,9 @@ class SpatialPyramid(BaseEstimator):
         winners : also return the row of the codes that gave each maximum (the first of equal rows), in the
             same shape; -1 where the maximum is the 0 of an unused word. For max pooling only.
         """
-        self._check(winners)
+        self.check()
+        if winners and self.pooling != "max":
+            raise ValueError(f"winners need pooling='max'; found pooling={self.pooling!r}.")
         pooled: dict[Level, Tensor] = {}  # (B, rows, columns, M)
         won: dict[Level, Tensor] = {}
         # Finer grids first: a coarser grid that nests is the maximum (or sum) over their cells.
@@ -151,14 +163,6 @@ class SpatialPyramid(BaseEstimator):
                 pooled[level] = sums / counts[..., None].to(sums)
         joined = self._join(pooled)
         return (joined, self._join(won)) if winners else joined
-
-    def _check(self, winners: bool) -> None:
-        if self.pooling not in ("max", "average"):
-            raise ValueError(f"pooling={self.pooling!r} is not known; expected 'max' or 'average'.")
-        if winners and self.pooling != "max":
-            raise ValueError(f"winners need pooling='max'; found pooling={self.pooling!r}.")
-        if not self.levels or any(len(level) != 2 or min(level) < 1 for level in self.levels):
-            raise ValueError(f"levels={self.levels!r}; expected pairs (rows, columns) of at least 1.")
 
     def _keys(self, codes: Codes, n_words: int, descriptors: Placed, level: Level) -> Tensor:
         """Return the index (T, K) of each code in a flat (B, rows * columns, M) result."""

@@ -24,17 +24,27 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     >>> resolve_device("cpu")
     device(type='cpu')
     """
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device={device!r} is not a device; expected 'auto', 'cpu' or 'cuda'.") from error
-    if resolved.type not in ("cpu", "cuda"):
-        raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
+    resolved = device_named(device)
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} was requested, but this machine has no usable CUDA device.")
     return resolved
+
+
+def device_named(device: str | torch.device | None) -> torch.device:
+    """Return the torch device for ``device``, which this machine need not have.
+
+    >>> device_named("cuda:1")
+    device(type='cuda', index=1)
+    """
+    if device is None or device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        named = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device={device!r} is not a device; expected 'auto', 'cpu' or 'cuda'.") from error
+    if named.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
+    return named
 
 
 def as_tensor(

@@ -36,7 +36,7 @@ def fingerprint(*parts: Any) -> str:
 def write_whole(path: Path, payload: bytes) -> None:
     """Write ``payload`` to ``path`` completely or not at all, even if the disk is full."""
     path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = part_of(path)
     try:
         with open(part, "wb") as stream:
             stream.write(payload)
@@ -46,6 +46,11 @@ def write_whole(path: Path, payload: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def part_of(path: Path) -> Path:
+    """Return the file that a process writes before it gets its name."""
+    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 class Stages:

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.rules import rules, whole
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -70,6 +71,8 @@ class CENTRIST(GlobalSource):
     (4, 1302)
     """
 
+    RULES = rules(n_components=whole(1, N_CODES))
+
     #: Images are halved twice, and the smallest version still needs pixels with eight neighbours.
     min_side = 16
 
@@ -81,6 +84,7 @@ class CENTRIST(GlobalSource):
         self, images: Sequence[Tensor], y: object = None, *, progress: Progress | None = None
     ) -> CENTRIST:
         """Learn the principal axes from uint8 images (channels, height, width); labels are ignored."""
+        self.check()
         device = resolve_device(self.device)
         if len(images) * N_BLOCKS <= self.n_components:
             raise ValueError(

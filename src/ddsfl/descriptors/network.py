@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
+from ddsfl.compute.rules import Rule, rules, whole
 from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network_inputs import Preparation, side_pair
 from ddsfl.images.image_list import ImageList, Source
@@ -30,6 +31,10 @@ Vectors = np.ndarray[Any, np.dtype[np.float32]]
 
 #: Supported types of network inputs.
 INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+#: What the path of a network or a table may be; the file itself is looked for when it is read.
+FILE = Rule("the path of a file", lambda path: isinstance(path, str | os.PathLike) and os.fspath(path) != "")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -43,6 +48,8 @@ class NetworkFeatures(Preparation, ListSource):
     batch_size : images per call. Two more batches are decoded ahead; nothing else grows with the images.
     device : "auto", "cpu" or "cuda".
     """
+
+    RULES = rules(**Preparation.RULES, batch_size=whole(1, 100_000))
 
     batch_size: int = 32
     device: str | torch.device = "auto"
@@ -104,6 +111,8 @@ class CallableFeatures(NetworkFeatures):
            [1., 0., 0.]], dtype=float32)
     """
 
+    RULES = rules(**NetworkFeatures.RULES, function=Rule("a function of a batch of pixels", callable))
+
     storable, must_match = False, False
 
     function: Callable[[Tensor], Any]
@@ -149,6 +158,8 @@ class OnnxFeatures(NetworkFeatures):
     Traceback (most recent call last):
     ValueError: path=alexnet_pool5.onnx does not exist; expected an ONNX file.
     """
+
+    RULES = rules(**NetworkFeatures.RULES, path=FILE)
 
     path: str | os.PathLike[str]
 

@@ -6,16 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ddsfl.compute.parameters import Checked
+from ddsfl.compute.rules import Rule, choice, either, real, rules, several, whole
 from ddsfl.images.image_list import Source, decode
 from ddsfl.patches.batches import read_ahead
 
 Resize = Literal["squash", "crop"]
 Layout = Literal["nchw", "nhwc"]
 Views = Literal[1, 5]
+
+#: What sides of inputs, levels and spreads of colours may be.
+SIDE, LEVEL, SPREAD = whole(1, 4096), real(-1e6, 1e6), real(above=0)
 
 #: Side of each of the five views, as a share of the image's side. Cross-validation preferred this to 1/2
 #: and 4/5 (docs/accuracy.md).
@@ -26,8 +32,13 @@ VIEW_SIDE = 2 / 3
 OVERSIZE = 4
 
 
+def _one_or_three(each: Rule) -> Rule:
+    alone_or_listed = (each, several(each, 1, 1), several(each, 3, 3))
+    return either(*alone_or_listed, expected=f"one or three, each {each.expected}")
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class Preparation:
+class Preparation(Checked):
     """Turns image sources into batches of network inputs.
 
     Attributes
@@ -43,12 +54,21 @@ class Preparation:
 
     Examples
     --------
-    >>> import numpy as np
     >>> white = np.full((20, 30), 255, np.uint8)
     >>> [batch] = Preparation(input_size=8, value_range=(-1, 1), std=(1, 2, 4)).batches([white, white], 32)
     >>> tuple(batch.shape), batch[0, :, 0, 0].numpy().round(3)
     ((2, 3, 8, 8), array([1.  , 0.5 , 0.25], dtype=float32))
     """
+
+    RULES = rules(
+        input_size=either(SIDE, several(SIDE, 2, 2, "(height, width)")),
+        resize=choice(*get_args(Resize)),
+        layout=choice(*get_args(Layout)),
+        value_range=several(LEVEL, 2, 2),
+        mean=_one_or_three(LEVEL),
+        std=_one_or_three(SPREAD),
+        views=choice(*get_args(Views)),
+    )
 
     input_size: int | tuple[int, int] = 224
     resize: Resize = "squash"
@@ -57,19 +77,6 @@ class Preparation:
     mean: float | Sequence[float] = 0.0
     std: float | Sequence[float] = 1.0
     views: Views = 1
-
-    def check(self) -> None:
-        """Raise ValueError if the inputs that are asked for cannot be prepared."""
-        for name, allowed in (("resize", Resize), ("layout", Layout), ("views", Views)):
-            if getattr(self, name) not in get_args(allowed):
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} is unknown; expected one of {get_args(allowed)}."
-                )
-        if min(side_pair(self.input_size)) < 1:
-            raise ValueError(f"input_size={self.input_size}; expected a positive side or (height, width).")
-        for name in ("mean", "std"):
-            if self._channels(name).numel() not in (1, 3):
-                raise ValueError(f"{name}={getattr(self, name)}; expected one number or three.")
 
     def batches(
         self, sources: Sequence[Source], batch_size: int, size: tuple[int, int] | None = None
@@ -153,5 +160,5 @@ def side_pair(size: int | tuple[int, int]) -> tuple[int, int]:
     >>> side_pair(224)
     (224, 224)
     """
-    height, width = (size, size) if isinstance(size, int) else size
+    height, width = (size, size) if isinstance(size, int | np.integer) else size
     return height, width

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ddsfl.compute.rules import rules, whole
 from ddsfl.descriptors.scales import GridDescriptor
 from ddsfl.patches.geometry import Batch
 
@@ -52,6 +53,8 @@ class OTC(GridDescriptor):
     >>> found.positions[0].tolist()
     [6.5, 6.5]
     """
+
+    RULES = rules(**GridDescriptor.RULES, step=whole(1, 1024))
 
     field, n_values, channels = FIELD, N_VALUES, None
 

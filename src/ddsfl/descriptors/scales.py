@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import resolve_device
+from ddsfl.compute.rules import rules, whole
 from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.source import LocalSource
@@ -23,6 +24,8 @@ class GridDescriptor(LocalSource):
     n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1.
     device : "auto", "cpu" or "cuda".
     """
+
+    RULES = rules(n_scales=whole(1, 20))
 
     #: Side of the area that a descriptor covers, and number of its values.
     field: ClassVar[int]
@@ -101,10 +104,6 @@ def describe_scales(
     """
     if len(images) == 0:
         raise ValueError("images is empty; expected at least one image.")
-    if n_scales < 1:
-        raise ValueError(f"n_scales={n_scales}; expected at least 1.")
-    if step < 1:
-        raise ValueError(f"step={step}; expected at least 1 pixel.")
     batch = Batch.of([image[:channels] for image in images], resolve_device(device))
     where = batch.pixels.device
     shapes = batch.shapes.to(where)

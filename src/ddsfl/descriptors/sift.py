@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from ddsfl.compute.rules import real, rules, whole
 from ddsfl.descriptors.scales import GridDescriptor, continued
 from ddsfl.patches.geometry import Batch
 
@@ -53,6 +54,13 @@ class DenseSIFT(GridDescriptor):
     [True, False, False, False, False, False, False, False]
     """
 
+    RULES = rules(
+        **GridDescriptor.RULES,
+        step=whole(1, 1024),
+        smoothing=real(0, 100),
+        threshold=real(above=0),
+    )
+
     field, n_values = FIELD, N_VALUES
 
     def __init__(
@@ -68,13 +76,6 @@ class DenseSIFT(GridDescriptor):
         self.step = step
         self.smoothing = smoothing
         self.threshold = threshold
-
-    def check(self) -> None:
-        """Raise ValueError for an invalid threshold or smoothing."""
-        if self.threshold <= 0:
-            raise ValueError(f"threshold={self.threshold}; expected a positive length.")
-        if self.smoothing < 0:
-            raise ValueError(f"smoothing={self.smoothing}; expected a standard deviation of 0 or more.")
 
     def maps(self, batch: Batch) -> Tensor:
         """Return the descriptors (B, rows, columns, 128) of a batch, of unit length or shorter."""

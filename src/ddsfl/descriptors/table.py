@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ddsfl.compute.rules import Rule, rules
 from ddsfl.compute.stages import fingerprint
-from ddsfl.descriptors.network import Vectors, file_fingerprint
+from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.source import ListSource
@@ -43,6 +44,10 @@ class TableFeatures(ListSource):
     array([[2. , 3. ],
            [0.5, 1. ]], dtype=float32)
     """
+
+    RULES = rules(
+        path=Rule("the path of an .npz or .csv file", lambda path: FILE.accepts(path) and _is_table(path))
+    )
 
     must_match = False  # the vectors of new images stand in a new table
 
@@ -97,7 +102,7 @@ class TableFeatures(ListSource):
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     """Return the paths and the vectors (N, d) of a table."""
     suffix = Path(path).suffix.lower()
-    if suffix not in (".npz", ".csv"):
+    if not _is_table(path):
         raise ValueError(f"path={os.fspath(path)} ends in {suffix!r}; expected a table .npz or .csv.")
     if not Path(path).is_file():
         raise ValueError(f"path={os.fspath(path)} does not exist; expected a table of vectors.")
@@ -113,6 +118,10 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     if not np.isfinite(vectors).all():
         raise ValueError(f"path={os.fspath(path)} holds NaN or infinity; expected finite numbers.")
     return paths, vectors
+
+
+def _is_table(path: str | os.PathLike[str]) -> bool:
+    return Path(path).suffix.lower() in (".npz", ".csv")
 
 
 def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np.ndarray[Any, Any]:

@@ -9,14 +9,15 @@ from typing import Any, Literal
 import torch
 
 from ddsfl.coding.base import Coding
-from ddsfl.coding.pyramid import Level, Pooling
+from ddsfl.coding.pyramid import LEVELS, POOLING, Level, Pooling
 from ddsfl.coding.registry import CODINGS
-from ddsfl.compute.parameters import check_method, is_number, make_method
+from ddsfl.compute.parameters import Checked, make_method, method_of
+from ddsfl.compute.rules import FLAG, NAME, choice, either, optional, real, rules, whole, wrong
 from ddsfl.patches.source import Source
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class Block(Checked):
     """One way from images to vectors.
 
     Attributes
@@ -40,8 +41,20 @@ class Block:
     {'method': 'llc'}
     >>> Block("edges", source="sift", power=0)
     Traceback (most recent call last):
-    ValueError: block edges: power=0; expected a number above 0.
+    ddsfl.compute.rules.ParameterError: power=0; expected a number above 0 and up to 100.
     """
+
+    RULES = rules(
+        name=NAME,
+        source=NAME,
+        output=whole(0, 1000),
+        coding=optional(method_of(CODINGS)),
+        levels=LEVELS,
+        pooling=POOLING,
+        mirrored=FLAG,
+        power=real(above=0, most=100),
+        weight=either(real(above=0), choice("cv")),
+    )
 
     name: str
     source: str = "stack"
@@ -55,38 +68,20 @@ class Block:
 
     def __post_init__(self) -> None:
         """Reject values that would otherwise fail after hours of learning."""
-        if not isinstance(self.name, str) or not self.name or "." in self.name:
-            raise ValueError(f"block name {self.name!r} is invalid; expected text without dots.")
-        what = f"block {self.name}"
-        if self.coding is not None:
-            check_method(f"{what}: coding", CODINGS, self.coding)
-        if self.pooling not in ("max", "average"):
-            raise ValueError(f"{what}: pooling={self.pooling!r}; expected 'max' or 'average'.")
-        if not self.levels or any(len(level) != 2 or min(level) < 1 for level in self.levels):
-            raise ValueError(f"{what}: levels={self.levels}; expected pairs (rows, columns) of at least 1.")
-        if not (is_number(self.power) and self.power > 0):
-            raise ValueError(f"{what}: power={self.power!r}; expected a number above 0.")
-        if self.weight != "cv" and not (is_number(self.weight) and self.weight > 0):
-            raise ValueError(f"{what}: weight={self.weight!r}; expected a number above 0 or 'cv'.")
+        self.check()
 
     def check_source(self, source: Source) -> None:
         """Raise ValueError if the source does not give what the block needs."""
-        what = f"block {self.name}"
         if not source.is_local and self.coding is not None:
-            raise ValueError(
-                f"{what}: coding={dict(self.coding)}; expected None, because {self.source!r} gives one "
-                "vector per image."
-            )
+            expected = f"None (null), because {self.source!r} gives one vector per image"
+            raise wrong(dict(self.coding), expected, "coding")
         if source.is_local and self.coding is None:
-            raise ValueError(
-                f"{what}: coding=None; expected a method of {', '.join(CODINGS)}, because {self.source!r} "
-                "gives local descriptors."
-            )
-        if not 0 <= self.output < source.n_outputs:
-            raise ValueError(
-                f"{what}: output={self.output}; {self.source!r} has {source.n_outputs} output(s), numbered "
-                "from 0."
-            )
+            methods = ", ".join(CODINGS)
+            expected = f"a method of {methods}, because {self.source!r} gives local descriptors"
+            raise wrong(None, expected, "coding")
+        if self.output >= source.n_outputs:
+            outputs = f"a number below {source.n_outputs}, the number of outputs of {self.source!r}"
+            raise wrong(self.output, outputs, "output")
 
     def make_coding(self, device: str | torch.device, seed: int) -> Coding | None:
         """Return the block's coding, not yet fitted; None if it uses vectors unchanged."""

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.matrices import as_matrix
+from ddsfl.compute.parameters import Checked
+from ddsfl.compute.rules import real, rules, whole
 from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.algorithm import COLUMNS, learn_filters, random_filters
 from ddsfl.learning.objective import Objective, Weights
@@ -22,7 +24,7 @@ from ddsfl.learning.objective import Objective, Weights
 Array = np.ndarray[Any, Any]
 
 
-class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class FilterBank(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Learn filters that reconstruct patches, are shared between classes, and separate classes.
 
     Minimises over the filters W and over the choice a_c of filters of each class::
@@ -94,6 +96,18 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     >>> curve = bank.objective_[:, bank.objective_terms_.index("objective")]
     """
 
+    RULES = rules(
+        n_filters=whole(1, 100_000),
+        **dict.fromkeys(("reconstruction", "xi", "lambda1", "lambda2", "gamma", "eta", "margin"), real(0)),
+        n_neighbors=whole(1, 10_000),
+        refresh_every=whole(1, 1_000_000),
+        **dict.fromkeys(("rounds", "max_iter", "round_iter"), whole(0, 1_000_000)),
+        sharing_threshold=real(0, 1),
+        sparse_patches=whole(1, 10**9),
+        smoothing=real(above=0),
+        tolerance=real(0),
+    )
+
     def __init__(
         self,
         n_filters: int = 400,
@@ -154,7 +168,7 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         groups : (N,) the image of each patch; patches of one image are never neighbours.
         spatial_neighbors : (N, M, P) patches around each patch; required if ``xi`` is above 0.
         """
-        self._check_parameters()
+        self.check()
         patches = as_matrix(self, X, reset=True, patches=True)
         self._check_patches(patches)
         membership = self._membership(y, len(patches))
@@ -265,21 +279,6 @@ class FilterBank(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if not near.isfinite().all():
             raise ValueError("spatial_neighbors contains NaN or infinity.")
         return near
-
-    def _check_parameters(self) -> None:
-        least = dict.fromkeys(("n_filters", "n_neighbors", "refresh_every", "sparse_patches"), 1)
-        least |= dict.fromkeys(("rounds", "max_iter", "round_iter"), 0)
-        for name, least_value in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
-                raise TypeError(f"{name}={value!r} must be an integer.")
-            if value < least_value:
-                raise ValueError(f"{name}={value} must be at least {least_value}.")
-        for name in ("reconstruction", "xi", "lambda1", "lambda2", "gamma", "eta", "tolerance"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name}={getattr(self, name)!r} must be 0 or a positive number.")
-        if not self.smoothing > 0:
-            raise ValueError(f"smoothing={self.smoothing!r} must be above 0.")
 
     @property
     def _n_features_out(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ddsfl.compute.parameters import check_method, check_parameters, is_number
+from ddsfl.compute.parameters import Checked, method_of, parameters_of
 from ddsfl.compute.rows import product
+from ddsfl.compute.rules import optional, real, rules, whole, within, wrong
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.patches.normalise import InputSpace
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Checked):
     """Settings of one layer; all distances in pixels of the rescaled image.
 
     Attributes
@@ -45,6 +45,21 @@ class Layer:
         patches.
     """
 
+    RULES = rules(
+        field=whole(2, 1024),
+        step=whole(1, 1024),
+        n_scales=whole(1, 20),
+        n_components=whole(1, 100_000),
+        smoothing=real(0),
+        grid=whole(1, 1024),
+        pool=whole(1, 1023),
+        patches_per_image=whole(1, 1_000_000),
+        n_spatial=whole(1, 1000),
+        signs=real(0),
+        bank=optional(parameters_of(FilterBank)),
+        exemplars=optional(method_of(SELECTORS)),
+    )
+
     field: int = 16
     step: int = 3
     n_scales: int = 6
@@ -62,12 +77,7 @@ class Layer:
 
     def __post_init__(self) -> None:
         """Reject invalid values now instead of after hours of learning."""
-        if self.bank is not None:
-            check_parameters("bank", FilterBank, self.bank)
-        if self.exemplars is not None:
-            check_method("exemplars", SELECTORS, self.exemplars)
-        if not (is_number(self.signs) and 0 <= self.signs < math.inf):
-            raise ValueError(f"signs={self.signs!r} must be 0 or a positive number.")
+        self.check()
 
 
 def check_layers(layers: Sequence[Layer]) -> None:
@@ -75,19 +85,31 @@ def check_layers(layers: Sequence[Layer]) -> None:
 
     >>> check_layers([Layer(), Layer(field=32, step=6, grid=4)])
     Traceback (most recent call last):
-    ValueError: layer 2: step=6 must be a multiple of grid=4.
+    ddsfl.compute.rules.ParameterError: layers.1.step=6; expected a multiple of layers.1.grid=4.
     """
     for index, layer in enumerate(layers):
-        name = f"layer {index + 1}"
-        if layer.bank is None and (index == 0 or index < len(layers) - 1):
-            raise ValueError(f"{name}: bank=None; only the last of several layers may learn no filters.")
-        if index and layer.step % layer.grid:
-            raise ValueError(f"{name}: step={layer.step} must be a multiple of grid={layer.grid}.")
-        if index > 1 and layer.grid % layers[index - 1].grid:
-            below = layers[index - 1].grid
-            raise ValueError(f"{name}: grid={layer.grid} must be a multiple of layer {index}'s grid={below}.")
-        if index and layer.pool % 2 == 0:
-            raise ValueError(f"{name}: pool={layer.pool} must be odd, because windows need a centre.")
+        with within("layers", index):
+            if layer.bank is None and (index == 0 or index < len(layers) - 1):
+                raise wrong(None, "parameters: only the last of several layers may learn no filters", "bank")
+            if index:
+                _check_above(layer, layers[index - 1], index)
+
+
+def _check_above(layer: Layer, below: Layer, index: int) -> None:
+    """Raise ValueError if layer ``index`` cannot pool the responses of the one below."""
+    if layer.step % layer.grid:
+        raise wrong(layer.step, f"a multiple of layers.{index}.grid={layer.grid}", "step")
+    if index > 1 and layer.grid % below.grid:
+        raise wrong(layer.grid, f"a multiple of layers.{index - 1}.grid={below.grid}", "grid")
+    if layer.pool % 2 == 0:
+        raise wrong(layer.pool, "an odd number, because windows need a centre", "pool")
+    if corner_offset(layer, below) < 1:
+        raise wrong(
+            layer.field,
+            f"more than layers.{index - 1}.field={below.field} by more than half of "
+            f"layers.{index}.grid={layer.grid}",
+            "field",
+        )
 
 
 @dataclass(frozen=True)

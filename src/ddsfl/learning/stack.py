@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
+from ddsfl.compute.rules import instance, rules, several, whole
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import UNLABELLED, Labels
@@ -62,6 +63,8 @@ class FilterStack(LocalSource):
     8
     """
 
+    RULES = rules(layers=several(instance(Layer, "a Layer"), 1, 20), max_patches=whole(1, 10**9))
+
     uses_labels = True
     sharing_: list[np.ndarray[Any, Any]]
     objective_: list[np.ndarray[Any, Any]]
@@ -92,7 +95,8 @@ class FilterStack(LocalSource):
         return len(self.layers)
 
     def check(self) -> None:
-        """Raise ValueError if the layers are incompatible."""
+        """Raise ValueError if a parameter has a wrong value or the layers are incompatible."""
+        super().check()
         check_layers(self.layers)
 
     def identity(self, output: int) -> Any:
@@ -124,6 +128,7 @@ class FilterStack(LocalSource):
         stages : stores the result of each step for later runs.
         progress : called with (images done, total images) during each pass over the images.
         """
+        self.check()
         if len(images) == 0:
             raise ValueError("images is empty; expected at least one image.")
         labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)

@@ -206,6 +206,10 @@ def _class_weight(class_weight: Any, labels: Labels) -> Any:
     """Return class weights by class number, as the SVM names the classes."""
     if not isinstance(class_weight, Mapping):
         return class_weight
+    if not labels.single:
+        raise ValueError(
+            f"class_weight={class_weight!r}; expected None or 'balanced', because images have several labels."
+        )
     numbers = {str(name): number for number, name in enumerate(labels.classes)}
     unknown = sorted(str(name) for name in class_weight if str(name) not in numbers)
     if unknown:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from ddsfl.compute.parameters import among
 from ddsfl.encoder.block import Block
 from ddsfl.learning.layer import Layer
 from ddsfl.model.settings import Settings
@@ -144,6 +145,6 @@ def preset(name: str | Settings) -> Settings:
     """
     if isinstance(name, Settings):
         return name
-    if name not in PRESETS:
-        raise ValueError(f"preset={name!r} is unknown; expected one of {', '.join(map(repr, PRESETS))}.")
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ValueError(f"preset={name!r} is unknown{among(name, PRESETS)}")
     return PRESETS[name]

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from ddsfl.classify.linear import LinearClassifier
-from ddsfl.coding.registry import CODINGS
-from ddsfl.compute.parameters import check_method, check_parameters
+from ddsfl.compute.parameters import Checked, among, check_method, check_names, parameters_of
+from ddsfl.compute.rules import (
+    NAME,
+    ParameterError,
+    choice,
+    instance,
+    rules,
+    several,
+    shown,
+    whole,
+    within,
+    wrong,
+)
 from ddsfl.descriptors.registry import METHODS, make_source
 from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import Colour, ImageList
-from ddsfl.learning.exemplars import SELECTORS
 from ddsfl.learning.layer import Layer
+from ddsfl.model.changes import change_value
 from ddsfl.patches.source import Source
 
 #: What ``sources`` may name: all descriptors except the learned layers, which ``layers`` defines.
@@ -26,12 +36,12 @@ NAMED = {name: kind for name, kind in METHODS.items() if name != "stack"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """Everything that decides how images become labels, apart from the seed.
 
     Attributes
     ----------
-    colour : "gray" or "lab".
+    colour : "gray", "lab" or "rgb", as in `decode`.
     max_side : larger images are reduced to this many pixels.
     layers : the layers of the filter stack; none if no block uses "stack".
     sources : descriptors by name, {"method": "sift" | "hog2x2" | "lbp" | "otc" | "gist" | "centrist" |
@@ -51,6 +61,17 @@ class Settings:
     16
     """
 
+    RULES = rules(
+        colour=choice(*get_args(Colour)),
+        max_side=whole(1, 8192),
+        layers=several(instance(Layer, "a Layer"), 0, 20),
+        sources=instance(Mapping, "descriptors by name, each a method and its parameters"),
+        blocks=several(instance(Block, "a Block"), 1, 100),
+        classifier=parameters_of(LinearClassifier),
+        preset=instance(str, "the name of a preset"),
+        changes=instance(Mapping, "values by path"),
+    )
+
     colour: Colour = "gray"
     max_side: int = 300
     layers: tuple[Layer, ...] = (Layer(),)
@@ -61,40 +82,50 @@ class Settings:
     changes: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        """Reject parts that do not exist or do not fit together; each part has checked itself already."""
+        """Reject values that cannot work before any work."""
+        self.check()
+
+    def check(self) -> None:
+        """Raise ValueError for wrong values, parts that do not exist or parts that do not fit together."""
+        super().check()
         for name, parameters in self.sources.items():
-            if name == "stack":
-                raise ValueError(
-                    "sources: the name 'stack' is reserved for the learned layers; expected another name."
-                )
-            if not isinstance(name, str) or not name or "." in name:
-                raise ValueError(f"source name {name!r} is invalid; expected text without dots.")
-            check_method(f"source {name}", NAMED, parameters)
-            _check_source(name, make_source(parameters))
-        names = [block.name for block in self.blocks]
-        if not names:
-            raise ValueError("blocks is empty; expected at least one block.")
-        if len(set(names)) < len(names):
-            raise ValueError(f"blocks are named {', '.join(names)}; each needs its own name.")
-        known = ["stack", *self.sources, *NAMED]
-        for block in self.blocks:
-            what = f"block {block.name}"
-            if block.source not in known:
-                raise ValueError(
-                    f"{what}: source={block.source!r} is unknown; expected one of {', '.join(known)}."
-                )
-            if block.source == "stack" and not self.layers:
-                raise ValueError(f"{what}: source='stack', but layers is empty; expected at least one layer.")
-            parameters = self.source(block.source)
-            check_method(f"{what}: source {block.source}", METHODS, parameters)
-            source = make_source(parameters)
-            source.check()
-            block.check_source(source)
+            _check_source_name(name)
+            with within("sources", name):
+                check_method(NAMED, parameters)
+        for index, block in enumerate(self.blocks):
+            if block.name in [other.name for other in self.blocks[:index]]:
+                raise wrong(block.name, "a name that no other block has", "blocks", index, "name")
+            self._check_source_of(block, index)
         if self.layers and all(block.source != "stack" for block in self.blocks):
-            raise ValueError(
-                f"layers has {len(self.layers)} layers, but no block has source='stack'; expected no layers."
+            raise ParameterError(
+                ("layers",),
+                None,
+                f" has {len(self.layers)} layers, but no block has source='stack'; expected no layers.",
             )
-        check_parameters("classifier", LinearClassifier, self.classifier)
+        if self.max_side < self.min_side:
+            raise wrong(
+                self.max_side, f"at least {self.min_side}, the field of the largest descriptor", "max_side"
+            )
+
+    def _check_source_of(self, block: Block, index: int) -> None:
+        """Raise ValueError unless the source of block ``index`` exists and gives what the block needs."""
+        name, known = block.source, ["stack", *self.sources, *NAMED]
+        where = ("blocks", index, "source")
+        if name not in known:
+            raise ParameterError(where, shown(name), among(name, known))
+        if name == "stack" and not self.layers:
+            raise wrong(name, "another source, because layers is empty", *where)
+        try:
+            check_method(METHODS, self.source(name))
+        except ParameterError as error:
+            if name == "stack":
+                raise
+            needed = str(error).rstrip(".")
+            raise wrong(
+                name, f"a name of sources, because {name} needs parameters: {needed}", *where
+            ) from error
+        with within("blocks", index):
+            block.check_source(make_source(self.source(name)))
 
     @property
     def min_side(self) -> int:
@@ -140,17 +171,13 @@ class Settings:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
         """Return the settings written by ``to_json``, of this version or an older one."""
-        blocks = []
-        for block in values["blocks"]:
-            levels = block.get("levels", Block.levels)
-            blocks.append(Block(**{**block, "levels": tuple(tuple(level) for level in levels)}))
-        layers = []
-        for number, layer in enumerate(values["layers"], start=1):
-            try:
-                layers.append(Layer(**layer))
-            except ValueError as error:
-                raise ValueError(f"layer {number}: {error}") from error
-        return cls(**{**values, "layers": tuple(layers), "blocks": tuple(blocks)})
+        made = dict(values)
+        for name, kind in (("layers", Layer), ("blocks", Block)):
+            listed = several(instance(Mapping, "values"), 0, 100, f"a list of {name}, each as values by name")
+            listed.check(values[name], name)
+            made[name] = tuple(_part(kind, item, name, number) for number, item in enumerate(values[name]))
+        check_names(cls, made)
+        return cls(**made)
 
     def change(self, changes: Mapping[str, Any]) -> Settings:
         """Return settings with some values changed, named by their path.
@@ -162,16 +189,19 @@ class Settings:
         >>> preset("quick").change({"layers.bank.eta": 0.0}).layers[0].bank["eta"]
         0.0
         """
+        if not isinstance(changes, Mapping):
+            raise ValueError(f"changes={shown(changes)}; expected a mapping from paths to values.")
         if not changes:
             return self
         values = self.to_json()
         for path, value in changes.items():
-            _change(values, path.split("."), plain(value), path)
+            change_value(values, path, plain(value))
+        origin = {"preset": self.preset, "changes": {**self.changes, **changes}}
         try:
-            changed = Settings.from_json(values)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"settings are invalid after changing {', '.join(changes)}: {error}.") from error
-        return dataclasses.replace(changed, preset=self.preset, changes={**self.changes, **changes})
+            return Settings.from_json({**values, **origin})
+        except ParameterError as error:
+            found = "" if error.found is None else f": found {error.found}"
+            raise ValueError(f"setting {_as_written(error, changes)}{found}{error.problem}") from error
 
 
 def plain(value: Any) -> Any:
@@ -191,55 +221,28 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def drop_foreign(parameters: dict[str, Any]) -> None:
-    """Remove the parameters that a newly named method does not have.
-
-    >>> coding = {"method": "vq", "n_words": 9, "n_neighbors": 5}
-    >>> drop_foreign(coding)
-    >>> coding
-    {'method': 'vq', 'n_words': 9}
-    """
-    kind: Any = {**CODINGS, **SELECTORS, **METHODS}.get(parameters["method"])
-    if kind is not None:  # an unknown one is reported when the settings are checked
-        for key in set(parameters) - set(inspect.signature(kind).parameters) - {"method"}:
-            del parameters[key]
+def _check_source_name(name: Any) -> None:
+    if name == "stack":
+        raise ParameterError(
+            ("sources", name), None, ": this name is reserved for the learned layers; expected another."
+        )
+    if not NAME.accepts(name):
+        problem = f": the name {shown(name)} is invalid; expected {NAME.expected}."
+        raise ParameterError(("sources",), None, problem)
 
 
-def _check_source(name: str, source: Source) -> None:
-    try:
-        source.check()
-    except ValueError as error:
-        raise ValueError(f"source {name}: {error}") from error
+def _part(kind: type[Any], values: Mapping[str, Any], name: str, number: int) -> Any:
+    """Return layer or block ``number`` from plain values, with tuples as it was made with."""
+    with within(name, number):
+        check_names(kind, values)
+        return kind(**{key: _as_tuple(item) if key == "levels" else item for key, item in values.items()})
 
 
-def _change(place: Any, parts: list[str], value: Any, path: str) -> None:
-    first, rest = parts[0], parts[1:]
-    if isinstance(place, list):
-        numbered = first.isdigit()
-        if numbered and int(first) >= len(place):
-            raise ValueError(f"setting {path!r}: there are only {len(place)} items, numbered from 0.")
-        if numbered and not rest:
-            raise ValueError(f"setting {path!r} names a complete item; expected one of its values.")
-        chosen = [place[int(first)]] if numbered else place
-        if not numbered and rest:  # a layer without filters has no bank to change
-            chosen = [item for item in place if not isinstance(item, dict) or item.get(first, 0) is not None]
-        for item in chosen:
-            _change(item, rest if numbered else parts, value, path)
-    elif not isinstance(place, dict):
-        raise ValueError(f"setting {path!r} does not exist.")
-    elif rest:
-        if first not in place:
-            raise ValueError(f"setting {path!r} does not exist; found {', '.join(place)}.")
-        _change(place[first], rest, value, path)
-    elif first in place or _open_ended(path):
-        place[first] = value
-        if first == "method":
-            drop_foreign(place)
-    else:
-        raise ValueError(f"setting {path!r} does not exist; found {', '.join(place)}.")
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
-def _open_ended(path: str) -> bool:
-    """Return whether a path may be set for the first time: sources, and parameters of banks, codings etc."""
-    open_ended = ("bank", "exemplars", "coding", "classifier", "sources")
-    return any(part in path.split(".")[:-1] for part in open_ended)
+def _as_written(error: ParameterError, changes: Mapping[str, Any]) -> str:
+    """Return the path of a wrong value as it was written if it was, otherwise in full."""
+    without_numbers = ".".join(part for part in error.path if isinstance(part, str))
+    return without_numbers if without_numbers in changes else error.name

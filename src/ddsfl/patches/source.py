@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from ddsfl.compute.parameters import Checked
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.decode import Source as ImageSource
 from ddsfl.images.image_list import ImageList
@@ -29,7 +30,7 @@ class Reading(NamedTuple):
     """Turns local descriptors into one vector per image (B, width); None for global sources."""
 
 
-class Source(BaseEstimator, ABC):
+class Source(Checked, BaseEstimator, ABC):
     """Describes images. The defaults are for sources that learn nothing and have one output."""
 
     #: Whether it returns local descriptors, which blocks code and pool; otherwise one vector per image.
@@ -45,9 +46,6 @@ class Source(BaseEstimator, ABC):
     min_side: int = 1
     #: Number of sets of descriptors that it returns.
     n_outputs: int = 1
-
-    def check(self) -> None:
-        """Raise ValueError for parameters that would fail later."""
 
     def learn(
         self, images: ImageList, labels: Labels, stages: Stages, name: str, progress: Progress | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Integral
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, rows_within, slices
 from ddsfl.compute.matrices import as_matrix
+from ddsfl.compute.parameters import Checked
 from ddsfl.images.labels import UNLABELLED, Labels
 
 
@@ -43,7 +43,7 @@ class Candidates(NamedTuple):
         return as_numpy(rows)
 
 
-class ExemplarSelector(BaseEstimator, ABC):
+class ExemplarSelector(Checked, BaseEstimator, ABC):
     """Chooses the patches to learn from; subclasses implement `_choose`.
 
     Learning from all patches would waste filters on sky, walls and plain edges, which every class has.
@@ -65,15 +65,11 @@ class ExemplarSelector(BaseEstimator, ABC):
         groups : (N,) the image of each patch. Overlapping patches of one image are trivial neighbours:
             `NearestExemplars` never compares them, `SvmExemplars` keeps them in the same half.
         """
-        self._check_settings()
+        self.check()
         candidates = read_candidates(self, X, y, groups)
         self.support_ = candidates.in_callers_order(self._choose(candidates), False)
         self.indices_ = np.flatnonzero(self.support_.any(1))
         return self
-
-    @abstractmethod
-    def _check_settings(self) -> None:
-        """Raise ValueError for invalid parameters."""
 
     @abstractmethod
     def _choose(self, candidates: Candidates) -> Tensor:
@@ -83,12 +79,6 @@ class ExemplarSelector(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
-
-
-def check_count(name: str, value: int, least: int = 1) -> None:
-    """Raise ValueError unless ``value`` is an integer of at least ``least``."""
-    if not (isinstance(value, Integral) and value >= least):
-        raise ValueError(f"{name}={value!r}; expected a whole number, {least} or more.")
 
 
 def content_order(patches: Tensor, *columns: Tensor) -> Tensor:

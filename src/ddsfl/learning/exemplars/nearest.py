@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import torch
 from torch import Tensor
 
 from ddsfl.compute.neighbours.exact import nearest_within
-from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector, check_count
+from ddsfl.compute.rules import optional, real, rules, whole
+from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector
 from ddsfl.learning.exemplars.reaching import reaching, reaching_score
 
 
@@ -61,6 +60,8 @@ class NearestExemplars(ExemplarSelector):
     array([3.4, 4.9, 5. , nan, nan, nan])
     """
 
+    RULES = rules(fraction=real(above=0, most=1), coverage=optional(whole(1, 100_000)))
+
     def __init__(
         self,
         fraction: float = 0.1,
@@ -70,12 +71,6 @@ class NearestExemplars(ExemplarSelector):
         self.fraction = fraction
         self.coverage = coverage
         self.device = device
-
-    def _check_settings(self) -> None:
-        if not (isinstance(self.fraction, Real) and 0 < self.fraction <= 1):
-            raise ValueError(f"fraction={self.fraction!r}; expected a number in (0, 1].")
-        if self.coverage is not None:
-            check_count("coverage", self.coverage)
 
     def _choose(self, candidates: Candidates) -> Tensor:
         membership = candidates.membership

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ddsfl.compute.device import make_generator
+from ddsfl.compute.rules import real, rules
 from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector
 
 
@@ -38,6 +37,8 @@ class RandomExemplars(ExemplarSelector):
     array([3, 3])
     """
 
+    RULES = rules(fraction=real(above=0, most=1))
+
     def __init__(
         self,
         fraction: float = 0.1,
@@ -47,10 +48,6 @@ class RandomExemplars(ExemplarSelector):
         self.fraction = fraction
         self.device = device
         self.random_state = random_state
-
-    def _check_settings(self) -> None:
-        if not (isinstance(self.fraction, Real) and 0 < self.fraction <= 1):
-            raise ValueError(f"fraction={self.fraction!r}; expected a number in (0, 1].")
 
     def _choose(self, candidates: Candidates) -> Tensor:
         generator = make_generator(self.random_state)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, make_generator
-from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector, check_count
+from ddsfl.compute.rules import optional, real, rules, whole, wrong
+from ddsfl.learning.exemplars.candidates import Candidates, ExemplarSelector
 from ddsfl.learning.exemplars.clusters import nearest_to_centre, refine, split_halves, start_clusters
 
 
@@ -67,6 +67,16 @@ class SvmExemplars(ExemplarSelector):
     >>> bool((selector.indices_ % 2 == 1).all())
     True
     """
+
+    RULES = rules(
+        n_clusters=optional(whole(1, 100_000)),
+        min_members=whole(1, 1_000_000),
+        max_members=whole(1, 1_000_000),
+        many=real(above=0, most=1e9),
+        C=real(above=0, most=1e12),
+        n_negatives=whole(1, 10**9),
+        max_rounds=whole(1, 1_000_000),
+    )
 
     def __init__(
         self,
@@ -135,13 +145,8 @@ class SvmExemplars(ExemplarSelector):
         support[nearest_to_centre(patches, clusters), clusters.labels] = True
         return support
 
-    def _check_settings(self) -> None:
-        if self.n_clusters is not None:
-            check_count("n_clusters", self.n_clusters)
-        for name in ("min_members", "n_negatives", "max_rounds"):
-            check_count(name, getattr(self, name))
-        check_count("max_members", self.max_members, least=self.min_members)
-        for name in ("many", "C"):
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and float(value) > 0):
-                raise ValueError(f"{name}={value!r}; expected a number above 0.")
+    def check(self) -> None:
+        """Raise ValueError if a parameter has a wrong value."""
+        super().check()
+        if self.max_members < self.min_members:
+            raise wrong(self.max_members, f"at least min_members={self.min_members}", "max_members")
