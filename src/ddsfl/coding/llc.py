@@ -14,6 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from ddsfl.coding.base import Described
 from ddsfl.coding.codebook import Codebook
 from ddsfl.coding.codes import Codes
 from ddsfl.compute.device import has_kernels, rows_within, slices
@@ -173,8 +174,8 @@ class LLC(Codebook):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
-        """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+    def fit(self, X: Described | ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn the words from descriptors ``X``, as in `Codebook.fit`; ``y`` is ignored."""
         if not 1 <= self.n_neighbors <= self.n_words:
             raise ValueError(f"n_neighbors={self.n_neighbors}; expected from 1 to n_words={self.n_words}.")
         if not self.regularisation > 0:

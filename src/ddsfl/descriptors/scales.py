@@ -41,6 +41,10 @@ class GridDescriptor(LocalSource):
         """The side of one field."""
         return self.field
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_values
+
     @abstractmethod
     def maps(self, batch: Batch) -> Tensor:
         """Return the descriptors (B, rows, columns, n_values) of a batch, see `describe_scales`."""
@@ -99,8 +103,6 @@ def describe_scales(
     >>> found.vectors.flatten().tolist()[:2], found.positions[:2].tolist(), len(found)
     ([0.2..., 0.2...], [[2.0, 2.0], [2.0, 4.0]], 8)
     """
-    if len(images) == 0:
-        raise ValueError("images is empty; expected at least one image.")
     if n_scales < 1:
         raise ValueError(f"n_scales={n_scales}; expected at least 1.")
     if step < 1:
