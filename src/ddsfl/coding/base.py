@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from PIL import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from ddsfl.coding.cells import Level
 from ddsfl.coding.pyramid import Pooling
 from ddsfl.compute.device import drawn_seed, resolve_device
 from ddsfl.compute.matrices import as_matrix
+from ddsfl.images.image_list import ImageList
 from ddsfl.patches.described import DescribedImages
 from ddsfl.patches.local import LocalDescriptors, LocalRows
 
@@ -107,14 +110,22 @@ class Coding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, A
 
 
 def as_described(X: Any) -> Described | None:
-    """Return descriptors with positions as they are, a list of them as one, and None for anything else."""
+    """Return descriptors with positions as they are, a list of them as one, None for a matrix."""
     if isinstance(X, LocalDescriptors | DescribedImages):
         return X
     if isinstance(X, LocalRows):
         raise ValueError(f"X is {type(X).__name__}; expected LocalDescriptors or a matrix of descriptors.")
     if isinstance(X, list | tuple) and X and all(isinstance(part, LocalDescriptors) for part in X):
         return LocalDescriptors.stacked(X)
+    if isinstance(X, ImageList) or (isinstance(X, list | tuple) and X and _is_image(X[0])):
+        raise ValueError(
+            "X is a list of images; expected their descriptors, for example DenseSIFT().transform(images)."
+        )
     return None
+
+
+def _is_image(row: Any) -> bool:
+    return isinstance(row, str | os.PathLike | Image.Image) or getattr(row, "ndim", 1) > 1
 
 
 def check_width(rows: LocalRows[Any], expected: int) -> LocalDescriptors:

@@ -60,6 +60,8 @@ class Block:
         what = f"block {self.name}"
         if self.coding is not None:
             check_method(f"{what}: coding", CODINGS, self.coding)
+            if "levels" in self.coding:  # a parameter of codings outside blocks
+                raise ValueError(f"{what}: coding has levels; expected them as levels of the block.")
         if self.pooling not in ("max", "average"):
             raise ValueError(f"{what}: pooling={self.pooling!r}; expected 'max' or 'average'.")
         if not self.levels or any(len(level) != 2 or min(level) < 1 for level in self.levels):

@@ -72,7 +72,7 @@ def _check_pixels(images: Sequence[Tensor]) -> None:
         if not isinstance(image, Tensor) or image.dtype != torch.uint8 or image.ndim != 3:
             found = type(image).__name__
             if isinstance(image, Tensor):
-                found = f"a tensor of {image.ndim} dimensions and {image.dtype}"
+                found = f"a {image.dtype} tensor of {image.ndim} dimensions"
             raise ValueError(
                 f"images[{number}] is {found}; expected a list of uint8 tensors (channels, height, width). "
                 "`transform` takes arrays, paths and PIL images too."

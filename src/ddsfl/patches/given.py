@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,19 +34,18 @@ def images_given(images: Images, min_side: int) -> Sequence[Tensor]:
     torch.Size([1, 20, 30])
     >>> images_given(np.zeros((20, 30)), 16)
     Traceback (most recent call last):
-    ValueError: images is one image, ndarray of shape (20, 30); expected a list of images.
+    ValueError: images is one image, ndarray of (20, 30); expected a list of images.
     """
     if isinstance(images, ImageList):
         given: Any = images
     elif isinstance(images, Sequence) and not isinstance(images, list | tuple | str | bytes):
         given = images  # decodes its images lazily
     elif _is_one_image(images):
-        what = f"of shape {tuple(images.shape)}" if hasattr(images, "shape") else f"{images!r:.80}"
-        raise ValueError(f"images is one image, {type(images).__name__} {what}; expected a list of images.")
-    elif isinstance(images, Iterable):
+        raise ValueError(f"images is one image, {_name(images)}; expected a list of images.")
+    elif isinstance(images, Iterable) and not isinstance(images, Mapping):
         given = list(images)
     else:
-        raise ValueError(f"images is {type(images).__name__} {images!r:.80}; expected a list of images.")
+        raise ValueError(f"images is {_name(images)}; expected a list of images.")
     if len(given) == 0:
         raise ValueError("images is empty; expected at least one image.")
     if not isinstance(given, list):
@@ -60,6 +59,13 @@ def _is_one_image(images: Any) -> bool:
     if isinstance(images, Tensor):
         return images.ndim < 4
     return isinstance(images, str | bytes | os.PathLike | Image.Image)
+
+
+def _name(images: Any) -> str:
+    if isinstance(images, str | os.PathLike):
+        return repr(os.fspath(images))
+    shape = getattr(images, "shape", getattr(images, "size", None))  # PIL images have a size
+    return type(images).__name__ if shape is None else f"{type(images).__name__} of {tuple(shape)}"
 
 
 def _is_decoded(image: Any) -> bool:

@@ -28,6 +28,14 @@ else:
 INTEGERS = ("images", "shapes", "indices")
 
 
+def not_a_matrix(described: Any) -> ValueError:
+    """Return the error of whoever takes descriptors or codes for one vector per image."""
+    return ValueError(
+        f"{type(described).__name__} is not a matrix with one row per image; code and pool it first, for example "
+        "with LLC and SpatialPyramid, or with FisherVector."
+    )
+
+
 class LocalRows(Generic[Array]):
     """Rows of several images, each with a position: the common part of descriptors and codes.
 
@@ -42,6 +50,9 @@ class LocalRows(Generic[Array]):
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __array__(self, *_: Any, **__: Any) -> Matrix:
+        raise not_a_matrix(self)
 
     @property
     def n_images(self) -> int:
