@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-PAGE = (Path(__file__).parents[1] / "docs" / "blocks.md").read_text()
-PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
-assert PROGRAMS  # otherwise pytest would skip the test below
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {name: (DOCS / name).read_text() for name in ("blocks.md", "components.md")}
+PROGRAMS = [
+    pytest.param(program, id=f"{name}-{number}")
+    for name, page in PAGES.items()
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
+]
+assert len(PROGRAMS) > len(PAGES)  # otherwise pytest would skip the test below
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_programs_about_blocks_run(program, tmp_path):
+def test_the_programs_of_the_page_run(program, tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()

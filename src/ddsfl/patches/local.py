@@ -31,8 +31,8 @@ INTEGERS = ("images", "shapes", "indices")
 def not_a_matrix(described: Any) -> ValueError:
     """Return the error of whoever takes descriptors or codes for one vector per image."""
     return ValueError(
-        f"{type(described).__name__} is not a matrix with one row per image; code and pool it first, for example "
-        "with LLC and SpatialPyramid, or with FisherVector."
+        f"{type(described).__name__} is not a matrix with one row per image; code and pool it first, for "
+        "example with LLC and SpatialPyramid, or with FisherVector."
     )
 
 
