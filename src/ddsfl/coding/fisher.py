@@ -176,7 +176,8 @@ class FisherVector(Coding):
         levels : grids as (rows, columns) pairs.
         """
         local = LocalDescriptors(vectors, placed.positions, placed.images, placed.shapes)
-        return local.pooled(self.pooler(as_tensor(vectors[:0]), levels))
+        like = vectors if isinstance(vectors, Tensor) else as_tensor(vectors[:0])
+        return local.pooled(self.pooler(like, levels))
 
     def encode(self, X: ArrayLike | Tensor) -> Matrix | Tensor:
         """Return the Fisher vector (2 K D,) of one set of descriptors ``X`` (T, d)."""
