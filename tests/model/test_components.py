@@ -147,6 +147,13 @@ def test_a_stack_learns_from_arrays_and_gives_the_descriptors_of_a_layer():
         stack.transform(IMAGES, output=2)
 
 
+def test_wrong_parameters_are_named_before_anything_is_described():
+    with pytest.raises(ValueError, match="threshold=-1"):
+        DenseSIFT(threshold=-1).fit(IMAGES)
+    with pytest.raises(ValueError, match="threshold=-1"):
+        DenseSIFT(threshold=-1).transform(IMAGES)
+
+
 def test_missing_steps_of_a_pipeline_are_named():
     with pytest.raises(ValueError, match="not a matrix with one row per image; code and pool it first"):
         make_pipeline(DenseSIFT(**SMALL), LinearSVC()).fit(IMAGES, LABELS)

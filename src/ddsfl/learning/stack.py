@@ -127,7 +127,8 @@ class FilterStack(LocalSource):
         stages : stores the result of each step for later runs.
         progress : called with (images done, total images) during each pass over the images.
         """
-        images = images_given(images, self.min_side)
+        if not isinstance(images, ImageList):
+            images = images_given(images, self.min_side)
         if y is None:
             raise ValueError("y is None; expected one label per image.")
         labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)
@@ -220,8 +221,8 @@ class FilterStack(LocalSource):
 
         Parameters
         ----------
-        images : paths, PIL images, arrays (H, W) or (H, W, 3), or uint8 tensors (channels, H, W). They become
-            gray and at most 300 pixels large; an `ImageList` with other settings is used unchanged.
+        images : paths, PIL images or arrays (H, W) or (H, W, 3), which become gray and at most 300 pixels
+            large; or an `ImageList` or uint8 tensors (channels, H, W), which are used unchanged.
         output : the layer, counted from 0; -1 is the last.
         """
         check_is_fitted(self, "learned_")

@@ -79,7 +79,8 @@ class PixelSource(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Source):
     device: str | torch.device
 
     def fit(self, images: Images, y: Any = None) -> Self:
-        """Return the source itself: it learns nothing."""
+        """Return the source itself after a check of its parameters: it learns nothing."""
+        self.check()
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -118,13 +119,14 @@ class LocalSource(PixelSource):
 
         Parameters
         ----------
-        images : paths, PIL images, arrays (H, W) or (H, W, 3), or uint8 tensors (channels, H, W). They become
-            gray and at most 300 pixels large; an `ImageList` with other settings is used unchanged.
+        images : paths, PIL images or arrays (H, W) or (H, W, 3), which become gray and at most 300 pixels
+            large; or an `ImageList` or uint8 tensors (channels, H, W), which are used unchanged.
         """
         return self._described(images, self.n_outputs - 1)
 
     def _described(self, images: Images, output: int) -> DescribedImages[LocalDescriptors]:
         """Return the descriptors of one output; they remain those of the present parameters and state."""
+        self.check()
         given = images_given(images, self.min_side)
         return DescribedImages(
             given, partial(_describe_output, copy.copy(self), output), resolve_device(self.device)
