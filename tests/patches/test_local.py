@@ -53,6 +53,19 @@ def test_numbers_of_images_that_do_not_exist_are_named():
         one_too_few.pooled(lambda rows: rows.vectors)
 
 
+@pytest.mark.parametrize("name", ["vectors", "positions"])
+def test_values_that_are_not_finite_are_named(name):
+    rows = local()
+    getattr(rows, name)[4, 1] = np.nan
+    with pytest.raises(ValueError, match=f"{name} contains NaN or infinity; expected finite numbers"):
+        rows.then(lambda rows: rows)
+
+
+def test_descriptors_of_different_kinds_are_not_joined():
+    with pytest.raises(ValueError, match="X has vectors of 3 and 4 values; expected the same number for all"):
+        LocalDescriptors.stacked([local(n_values=4), local(n_values=3)])
+
+
 def test_steps_see_tensors_and_arrays_give_arrays():
     seen = []
 

@@ -127,7 +127,7 @@ class FilterStack(LocalSource):
         stages : stores the result of each step for later runs.
         progress : called with (images done, total images) during each pass over the images.
         """
-        if not isinstance(images, ImageList):
+        if not (isinstance(images, ImageList) and len(images)):
             images = images_given(images, self.min_side)
         if y is None:
             raise ValueError("y is None; expected one label per image.")

@@ -83,9 +83,12 @@ class LocalRows(Generic[Array]):
         return self._each(lambda _, array: as_numpy(array) if isinstance(array, Tensor) else array)
 
     def _tensors(self, device: torch.device | None) -> Self:
-        """Return the rows as tensors. Numbers beyond their range would fail later, in torch or silently."""
+        """Return the rows as tensors with checked values: wrong ones would fail in torch, or silently."""
         here = self.images.device if isinstance(self.images, Tensor) else "cpu"
         rows = self.on(here if device is None else device)
+        for name in self.ARRAYS:
+            if name not in INTEGERS and not bool(torch.isfinite(getattr(rows, name)).all()):
+                raise ValueError(f"{name} contains NaN or infinity; expected finite numbers.")
         for name, (count, why) in self._ranges().items():
             numbers: Any = getattr(rows, name)
             if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
@@ -131,6 +134,11 @@ class LocalRows(Generic[Array]):
     @classmethod
     def stacked(cls, parts: Sequence[Any]) -> Self:
         """Join the rows of different images, in their order; see `LocalDescriptors.joined` for one batch."""
+        for name in cls.ARRAYS:
+            widths = {tuple(getattr(part, name).shape[1:]) for part in parts}
+            if len(widths) > 1:
+                found = " and ".join(str(width[0]) for width in sorted(widths))
+                raise ValueError(f"X has {name} of {found} values; expected the same number for all images.")
         starts = np.cumsum([0, *(part.n_images for part in parts)])
         on_tensors = isinstance(parts[0].images, Tensor)
         join: Callable[[Any], Any] = torch.cat if on_tensors else np.concatenate
