@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
+PAGES = {name: (DOCS / name).read_text() for name in ("blocks.md", "components.md", "python.md")}
 PROGRAMS = [
-    program
-    for page in ("blocks.md", "python.md")
-    for program in re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+    pytest.param(program, id=f"{name}-{number}")
+    for name, page in PAGES.items()
+    for number, program in enumerate(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL))
 ]
-assert PROGRAMS  # otherwise pytest would skip the test below
+assert len(PROGRAMS) > len(PAGES)  # otherwise pytest would skip the test below
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

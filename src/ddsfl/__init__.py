@@ -13,6 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ddsfl.coding.codes import LocalCodes
     from ddsfl.coding.fisher import FisherVector
     from ddsfl.coding.llc import LLC
     from ddsfl.coding.pyramid import SpatialPyramid
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
     from ddsfl.learning.stack import FilterStack
     from ddsfl.model.classifier import SceneClassifier
     from ddsfl.model.settings import Settings
+    from ddsfl.patches.described import DescribedImages
+    from ddsfl.patches.local import LocalDescriptors
 
 #: The modules of the public names. They are imported on first use: `ddsfl --help` must not wait for torch.
 _HOMES = {
     "coding": {
-        "fisher": "FisherVector", "llc": "LLC", "pyramid": "SpatialPyramid", "vq": "VectorQuantisation",
+        "codes": "LocalCodes", "fisher": "FisherVector", "llc": "LLC", "pyramid": "SpatialPyramid",
+        "vq": "VectorQuantisation",
     },
     "descriptors": {
         "centrist": "CENTRIST", "gist": "GIST", "hog": "HOG2x2", "lbp": "LBP", "network": "OnnxFeatures",
@@ -50,6 +54,7 @@ _HOMES = {
         "layer": "Layer", "stack": "FilterStack",
     },
     "model": {"classifier": "SceneClassifier", "settings": "Settings"},
+    "patches": {"described": "DescribedImages", "local": "LocalDescriptors"},
 }  # fmt: skip
 _MODULES = {
     name: f"ddsfl.{room}.{module}" for room, homes in _HOMES.items() for module, name in homes.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +11,24 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, clone
+from PIL import Image
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from torch import Tensor
 
-from ddsfl.coding.pyramid import Level, Pooling
+from ddsfl.coding.cells import Level
+from ddsfl.coding.pyramid import Pooling
+from ddsfl.compute.device import drawn_seed, resolve_device
+from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
-from ddsfl.patches.local import LocalDescriptors
+from ddsfl.images.image_list import ImageList
+from ddsfl.patches.described import DescribedImages
+from ddsfl.patches.local import LocalDescriptors, LocalRows
+
+#: Descriptors with positions: in memory, or computed when they are used.
+Described = LocalDescriptors[Any] | DescribedImages[Any]
 
 
-class Coding(Checked, BaseEstimator, ABC):
+class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Learns words (or Gaussians) from sampled descriptors, and pools images over them."""
 
     #: Name of the parameter with the number of words, and the term for words in messages.
@@ -28,11 +38,18 @@ class Coding(Checked, BaseEstimator, ABC):
     samples_per_word: ClassVar[int] = 100
 
     device: str | torch.device | None
+    random_state: int | np.random.RandomState | None
     n_features_in_: int
 
     @abstractmethod
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
-        """Learn from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+    def fit(self, X: Described | ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn from descriptors ``X``; ``y`` is ignored.
+
+        Parameters
+        ----------
+        X : a matrix (T, d), all of whose rows are used; or `LocalDescriptors` or `DescribedImages`, of which
+            at most ``n_samples_wanted`` rows are drawn with the seed ``random_state``.
+        """
 
     @abstractmethod
     def pooler(
@@ -57,6 +74,18 @@ class Coding(Checked, BaseEstimator, ABC):
     def n_learned(self) -> int:
         """Number of learned words."""
 
+    def _training_rows(self, X: Described | ArrayLike | Tensor) -> Tensor:
+        """Return the rows (T, d) to learn from, on the device of the coding."""
+        described = as_described(X)
+        rows: Any = X
+        if described is not None:
+            rows = described.draw(self.n_samples_wanted, drawn_seed(self.random_state))
+        return as_matrix(self, rows, reset=True)
+
+    def _like(self, described: Described) -> Tensor:
+        """Return an empty tensor with the device of the coding and the precision of descriptors."""
+        return torch.empty(0, device=resolve_device(self.device), dtype=described.dtype)
+
     @property
     def n_samples_wanted(self) -> int:
         """Number of descriptors to learn from."""
@@ -79,3 +108,39 @@ class Coding(Checked, BaseEstimator, ABC):
             if "n_neighbors" in coding.get_params():
                 coding.set_params(n_neighbors=min(coding.get_params()["n_neighbors"], len(descriptors)))
         return coding.fit(descriptors)
+
+
+def as_described(X: Any) -> Described | None:
+    """Return descriptors with positions as they are, a list of them as one, None for a matrix."""
+    if isinstance(X, LocalDescriptors | DescribedImages):
+        return X
+    if isinstance(X, LocalRows):
+        raise ValueError(f"X is {type(X).__name__}; expected LocalDescriptors or a matrix of descriptors.")
+    if isinstance(X, list | tuple) and X and all(isinstance(part, LocalDescriptors) for part in X):
+        return LocalDescriptors.stacked(X)
+    if isinstance(X, ImageList) or (isinstance(X, list | tuple) and X and _is_image(X[0])):
+        raise ValueError(
+            "X is a list of images; expected their descriptors, for example DenseSIFT().transform(images)."
+        )
+    return None
+
+
+def _is_image(row: Any) -> bool:
+    return isinstance(row, str | os.PathLike | Image.Image) or getattr(row, "ndim", 1) > 1
+
+
+def check_width(rows: LocalRows[Any], expected: int) -> LocalDescriptors:
+    """Return a batch of descriptors of the expected number of values, or raise ValueError.
+
+    >>> none = LocalDescriptors(*(torch.zeros(0, 2) for _ in range(2)), torch.zeros(0), torch.zeros(1, 2))
+    >>> check_width(none, 128)
+    Traceback (most recent call last):
+    ValueError: X has descriptors of 2 values; expected 128, as in fit.
+    """
+    if not isinstance(rows, LocalDescriptors):
+        raise ValueError(f"X holds {type(rows).__name__}; expected LocalDescriptors.")
+    if rows.vectors.shape[1] != expected:
+        raise ValueError(
+            f"X has descriptors of {rows.vectors.shape[1]} values; expected {expected}, as in fit."
+        )
+    return rows

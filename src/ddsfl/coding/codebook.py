@@ -8,26 +8,27 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.coding.base import Coding
-from ddsfl.coding.codes import Codes
-from ddsfl.coding.pyramid import Level, Pooling, SpatialPyramid
+from ddsfl.coding.base import Coding, Described, as_described, check_width
+from ddsfl.coding.cells import Level
+from ddsfl.coding.codes import Codes, LocalCodes
+from ddsfl.coding.pyramid import Pooling, SpatialPyramid
 from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.rules import rules, whole
-from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.described import DescribedImages
+from ddsfl.patches.local import Array, LocalDescriptors, Matrix
 
 
-class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
+class Codebook(Coding):
     """Learn words with k-means and code descriptors over them; subclasses implement `coder`.
 
     Attributes
@@ -41,12 +42,17 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
 
     n_words: int
     max_iter: int
-    random_state: int | np.random.RandomState | None
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
-        """Learn the words from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+    def fit(self, X: Described | ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn the words from descriptors ``X``; ``y`` is ignored.
+
+        Parameters
+        ----------
+        X : a matrix (T, d), all of whose rows are used; or `LocalDescriptors` or `DescribedImages`, of which
+            at most ``n_samples_wanted`` rows are drawn with the seed ``random_state``.
+        """
         self.check()
-        X = as_matrix(self, X, reset=True)
+        X = self._training_rows(X)
         generator = make_generator(self.random_state)
         if self.n_words > len(X):
             raise ValueError(
@@ -95,9 +101,27 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
         """Return the codes of descriptors ``X`` (T, d) on the device of ``X``, without checks."""
         return self.coder(X)(X)
 
-    def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
-        """Return the codes of descriptors ``X`` (T, d) as a dense matrix (T, M)."""
+    @overload
+    def transform(self, X: LocalDescriptors[Array]) -> LocalCodes[Array]: ...
+    @overload
+    def transform(self, X: DescribedImages[Any]) -> DescribedImages[LocalCodes]: ...
+    @overload
+    def transform(self, X: ArrayLike | Tensor) -> Matrix | Tensor: ...
+    def transform(self, X: Any) -> Any:
+        """Return the codes of descriptors ``X``.
+
+        Parameters
+        ----------
+        X : `LocalDescriptors` give `LocalCodes`, which `SpatialPyramid` pools; `DescribedImages` give
+            `DescribedImages` of codes, computed when they are used; a matrix (T, d) gives a dense matrix
+            (T, M). Arrays give arrays, tensors give tensors on their device.
+        """
         check_is_fitted(self)
+        described = as_described(X)
+        if described is not None:
+            like = self._like(described)
+            step = partial(_local_codes, self.coder(like), len(self.words_), self.n_features_in_)
+            return described.then(step, like.device)
         codes = self.encode(as_matrix(self, X, reset=False)).dense(len(self.words_))
         return codes.to(X.device) if isinstance(X, Tensor) else as_numpy(codes)
 
@@ -111,8 +135,16 @@ class Codebook(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Coding):
         return torch.as_tensor(self.words_, device=like.device, dtype=like.dtype)
 
 
+def _local_codes(
+    coder: Callable[[Tensor], Codes], n_words: int, n_values: int, rows: LocalDescriptors
+) -> LocalCodes:
+    # Module-level functions, because closures cannot be pickled.
+    descriptors = check_width(rows, n_values)
+    codes = coder(descriptors.vectors)
+    return LocalCodes(*codes, n_words, descriptors.positions, descriptors.images, descriptors.shapes)
+
+
 def _pool_codes(
     coder: Callable[[Tensor], Codes], n_words: int, pyramid: SpatialPyramid, descriptors: LocalDescriptors
 ) -> Tensor:
-    # A module-level function, because closures cannot be pickled.
     return pyramid.pool(coder(descriptors.vectors), n_words, descriptors)

@@ -7,9 +7,10 @@ Shapes: T descriptors of d values, of which D directions are kept; K Gaussians; 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -17,26 +18,19 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.coding.base import Coding
+from ddsfl.coding.base import Coding, Described, as_described, check_width
+from ddsfl.coding.cells import LEVELS, Level
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
-from ddsfl.coding.pyramid import LEVELS, Level, Placed, Pooling, l2_normalise
+from ddsfl.coding.pyramid import Pooling, l2_normalise
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rules import FLAG, real, rules, whole
-from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.local import LocalDescriptors, LocalRows, Matrix
 
 #: Names of the learned arrays in files.
 LEARNED = ("mean", "axes", "weights", "means", "variances")
-
-
-class _OneImage(NamedTuple):
-    """Descriptors of one image whose positions do not matter."""
-
-    positions: Tensor
-    images: Tensor
-    shapes: Tensor
 
 
 class FisherVector(Coding):
@@ -47,7 +41,7 @@ class FisherVector(Coding):
     values, each raised to a ``power`` with its sign kept. Each cell is then scaled to unit length, and
     finally the vector of the entire image.
 
-    There is no ``transform``, because a Fisher vector describes many rows, not one.
+    `transform` gives one vector per image, `encode` one vector for all rows of a matrix.
 
     Parameters
     ----------
@@ -58,6 +52,8 @@ class FisherVector(Coding):
         Hellinger distance (RootSIFT).
     l2_cells : whether to scale each cell to unit length.
     l2_all : whether to finally scale the vector of all cells to unit length.
+    levels : grids of `transform` as (rows, columns) pairs, whose cells are concatenated. Blocks of a
+        `SceneClassifier` have their own.
     max_iter : maximum number of iterations of expectation maximisation.
     device : where to fit, and to encode input that is not a tensor; "auto" uses CUDA if available.
     random_state : seed of the initial mixture.
@@ -77,11 +73,11 @@ class FisherVector(Coding):
     >>> coding = FisherVector(n_gaussians=4, n_components=3, device="cpu", random_state=0).fit(X)
     >>> coding.encode(X[:20]).shape
     (24,)
-    >>> from ddsfl.patches.local import LocalDescriptors
-    >>> vectors, positions = torch.from_numpy(X[:2]), torch.tensor([[1.0, 1.0], [9.0, 1.0]])
-    >>> two = LocalDescriptors(vectors, positions, torch.tensor([0, 0]), torch.tensor([[10, 10]]))
-    >>> coding.pool(two.vectors, two, levels=((1, 1), (3, 1))).shape
-    torch.Size([1, 96])
+    >>> from ddsfl import LocalDescriptors
+    >>> positions, images = np.array([[1.0, 1.0], [9.0, 1.0]]), np.array([0, 0])
+    >>> two = LocalDescriptors(X[:2], positions, images, np.array([[10, 10]]))
+    >>> coding.transform(two).shape, coding.transform(two, levels=((1, 1), (3, 1))).shape
+    ((1, 24), (1, 96))
     """
 
     RULES = rules(
@@ -90,6 +86,7 @@ class FisherVector(Coding):
         **dict.fromkeys(("power", "descriptor_power"), real(above=0, most=1)),
         **dict.fromkeys(("l2_cells", "l2_all"), FLAG),
         max_iter=whole(0, 1_000_000),
+        levels=LEVELS,
     )
 
     size_name, noun = "n_gaussians", "Gaussians"
@@ -103,6 +100,7 @@ class FisherVector(Coding):
         descriptor_power: float = 1.0,
         l2_cells: bool = True,
         l2_all: bool = True,
+        levels: Sequence[Level] = ((1, 1),),
         max_iter: int = 100,
         device: str | torch.device | None = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -113,14 +111,21 @@ class FisherVector(Coding):
         self.descriptor_power = descriptor_power
         self.l2_cells = l2_cells
         self.l2_all = l2_all
+        self.levels = levels
         self.max_iter = max_iter
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor, y: Any = None) -> Self:
-        """Learn the directions and the mixture from sampled descriptors ``X`` (T, d); ``y`` is ignored."""
+    def fit(self, X: Described | ArrayLike | Tensor, y: Any = None) -> Self:
+        """Learn the directions and the mixture from descriptors ``X``; ``y`` is ignored.
+
+        Parameters
+        ----------
+        X : a matrix (T, d), all of whose rows are used; or `LocalDescriptors` or `DescribedImages`, of which
+            at most ``n_samples_wanted`` rows are drawn with the seed ``random_state``.
+        """
         self.check()
-        X = self._powered(as_matrix(self, X, reset=True))
+        X = self._powered(self._training_rows(X))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
         projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
@@ -135,10 +140,40 @@ class FisherVector(Coding):
         self, like: Tensor, levels: Sequence[Level], pooling: Pooling = "max"
     ) -> Callable[[LocalDescriptors], Tensor]:
         """Return a function that pools the descriptors of images; ``pooling`` is ignored (always average)."""
-        return partial(self._pool_described, self._space(like), levels)
+        LEVELS.check(levels, "levels")
+        return partial(self._pool, self._space(like), levels)
 
-    def pool(self, vectors: Tensor, placed: Placed, levels: Sequence[Level]) -> Tensor:
-        """Return (B, cells * 2 K D), one Fisher vector per image, on the device of the descriptors.
+    def transform(
+        self, X: Described | Matrix | Tensor, *, levels: Sequence[Level] | None = None
+    ) -> Matrix | Tensor:
+        """Return one Fisher vector per image (n_images, cells * 2 K D); arrays for arrays.
+
+        Parameters
+        ----------
+        X : `LocalDescriptors` or `DescribedImages`. Each row of a matrix (T, d) is taken as an image with one
+            descriptor; see `encode` for one vector of all rows.
+        levels : replaces the constructor's ``levels``.
+        """
+        check_is_fitted(self, "means_")
+        levels = self.levels if levels is None else levels
+        described = as_described(X)
+        if described is not None:
+            like = self._like(described)
+            return described.pooled(self.pooler(like, levels), like.device)
+        rows: Any = X
+        vectors = as_matrix(self, rows, reset=False)
+        pool = self.pooler(vectors, levels)
+        if sum(map(math.prod, levels)) > 1:
+            raise ValueError(f"levels={levels!r} need positions; X is a matrix, expected LocalDescriptors.")
+        pooled = pool(_nowhere(vectors, torch.arange(len(vectors), device=vectors.device)))
+        return pooled.to(X.device) if isinstance(X, Tensor) else as_numpy(pooled)
+
+    @overload
+    def pool(self, vectors: Tensor, placed: LocalRows[Any], levels: Sequence[Level]) -> Tensor: ...
+    @overload
+    def pool(self, vectors: Matrix, placed: LocalRows[Any], levels: Sequence[Level]) -> Matrix: ...
+    def pool(self, vectors: Any, placed: LocalRows[Any], levels: Sequence[Level]) -> Any:
+        """Return (B, cells * 2 K D), one Fisher vector per image: an array for arrays, else a tensor.
 
         Cells are ordered as in `SpatialPyramid`: level by level, row by row. Within a cell, the gradients
         for the means (K, D) precede those for the standard deviations (K, D). A cell without descriptors
@@ -150,16 +185,16 @@ class FisherVector(Coding):
         placed : positions (T, 2), images (T,) and shapes (B, 2) of the same descriptors.
         levels : grids as (rows, columns) pairs.
         """
-        return self._pool(self._space(vectors), vectors, placed, levels)
+        local = LocalDescriptors(vectors, placed.positions, placed.images, placed.shapes)
+        like = vectors if isinstance(vectors, Tensor) else as_tensor(vectors[:0])
+        return local.pooled(self.pooler(like, levels))
 
-    def encode(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any] | Tensor:
+    def encode(self, X: ArrayLike | Tensor) -> Matrix | Tensor:
         """Return the Fisher vector (2 K D,) of one set of descriptors ``X`` (T, d)."""
         check_is_fitted(self, "means_")
         vectors = as_matrix(self, X, reset=False)
-        nowhere = vectors.new_zeros(len(vectors), 2)
         images = torch.zeros(len(vectors), dtype=torch.int64, device=vectors.device)
-        shapes = torch.ones(1, 2, dtype=torch.int64, device=vectors.device)
-        pooled = self.pool(vectors, _OneImage(nowhere, images, shapes), ((1, 1),))[0]
+        pooled = self.pooler(vectors, ((1, 1),))(_nowhere(vectors, images))[0]
         return pooled.to(X.device) if isinstance(X, Tensor) else as_numpy(pooled)
 
     @property
@@ -196,6 +231,10 @@ class FisherVector(Coding):
         self.n_features_in_ = int(n_values)
         return self
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_values * sum(map(math.prod, self.levels))
+
     def _space(self, like: Tensor) -> FisherSpace:
         """Return the arrays that pooling needs, with the device and precision of ``like``."""
         check_is_fitted(self, "means_")
@@ -203,19 +242,9 @@ class FisherVector(Coding):
         mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
         return fisher_space(mean, axes, Mixture(*parts), like)
 
-    def _pool_described(
-        self, space: FisherSpace, levels: Sequence[Level], descriptors: LocalDescriptors
-    ) -> Tensor:
-        return self._pool(space, descriptors.vectors, descriptors, levels)
-
-    def _pool(self, space: FisherSpace, vectors: Tensor, placed: Placed, levels: Sequence[Level]) -> Tensor:
-        expected = (len(placed.images), len(space.axes))
-        if vectors.shape != expected:
-            raise ValueError(
-                f"vectors have shape {tuple(vectors.shape)}; expected {expected}, one row per position."
-            )
-        LEVELS.check(levels, "levels")
-        cells = pool_gradients(self._powered(vectors), placed, levels, space)
+    def _pool(self, space: FisherSpace, levels: Sequence[Level], rows: LocalDescriptors) -> Tensor:
+        descriptors = check_width(rows, len(space.axes))
+        cells = pool_gradients(self._powered(descriptors.vectors), descriptors, levels, space)
         if self.power != 1:
             cells = cells.abs().pow_(self.power).copysign_(cells)
         if self.l2_cells:
@@ -227,3 +256,9 @@ class FisherVector(Coding):
         if self.descriptor_power == 1:
             return vectors
         return vectors.abs().pow_(self.descriptor_power).copysign_(vectors)
+
+
+def _nowhere(vectors: Tensor, images: Tensor) -> LocalDescriptors:
+    """Return descriptors of images whose positions do not matter."""
+    shapes = torch.ones(int(images[-1]) + 1, 2, dtype=torch.int64, device=vectors.device)
+    return LocalDescriptors(vectors, vectors.new_zeros(len(vectors), 2), images, shapes)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.coding.pyramid import Level, Placed, cell_numbers
+from ddsfl.coding.cells import Level, cell_numbers
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.gmm import CPU_BLOCK_BYTES, Mixture, Scores, posteriors_of, powers_of, scores_of
+from ddsfl.patches.local import LocalRows
 
 #: Maximum number of descriptors that one product sums: shorter products keep the entire GPU busy.
 BLOCK_ROWS = 1024
@@ -177,7 +178,7 @@ def fisher_gradients(sums: GroupSums, mixture: Mixture) -> Tensor:
     return gradients.div_(sums.sizes.clamp(min=1)[:, None])
 
 
-def pool_gradients(vectors: Tensor, placed: Placed, levels: Sequence[Level], space: FisherSpace) -> Tensor:
+def pool_gradients(vectors: Tensor, placed: LocalRows, levels: Sequence[Level], space: FisherSpace) -> Tensor:
     """Return (B, cells, 2 K D), the gradients of the cells of all levels, level by level, row by row.
 
     If a grid divides a finer one, its sums are computed from the finer sums; otherwise from the descriptors.

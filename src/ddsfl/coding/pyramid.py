@@ -7,43 +7,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args, overload
+from typing import Any, Literal, Self, get_args, overload
 
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
-from ddsfl.coding.codes import Codes
+from ddsfl.coding.cells import LEVELS, Level, cell_numbers, descriptors_per_cell, gather_cells, nests
+from ddsfl.coding.codes import Codes, LocalCodes
 from ddsfl.compute.parameters import Checked
-from ddsfl.compute.rules import choice, rules, several, whole
+from ddsfl.compute.rules import choice, rules
+from ddsfl.patches.described import DescribedImages
+from ddsfl.patches.local import LocalRows, Matrix
 
-Level = tuple[int, int]
 Pooling = Literal["max", "average"]
 
-#: What levels and pooling may be.
-LEVELS = several(
-    several(whole(1, 100), 2, 2), 1, 20, "1 to 20 pairs (rows, columns) of whole numbers from 1 to 100"
-)
+#: What pooling may be.
 POOLING = choice(*get_args(Pooling))
-
-
-class Placed(Protocol):
-    """Positions of descriptors: the part of `LocalDescriptors` that pooling needs."""
-
-    @property
-    def positions(self) -> Tensor:
-        """(T, 2) centres (y, x) in pixels."""
-        ...
-
-    @property
-    def images(self) -> Tensor:
-        """(T,) int64, the image that each row belongs to."""
-        ...
-
-    @property
-    def shapes(self) -> Tensor:
-        """(B, 2) int64, height and width of each image."""
-        ...
 
 
 def l2_normalise(vectors: Tensor) -> Tensor:
@@ -57,26 +37,7 @@ def l2_normalise(vectors: Tensor) -> Tensor:
     return vectors / torch.where(lengths > 0, lengths, 1)
 
 
-def cell_numbers(descriptors: Placed, level: Level) -> Tensor:
-    """Return the cell (T,) of each descriptor in a grid of ``level`` = (rows, columns), row by row.
-
-    The cell's row is floor(y / height * rows), so a centre on a border belongs to the later cell.
-    Centres outside the image belong to the nearest cell.
-    """
-    sides = descriptors.shapes[descriptors.images]
-    # In double precision y * rows is exact, so nested grids always agree about a border. Plain numbers,
-    # not a tensor: creating a small tensor on a GPU waits until all work there is done.
-    row, column = (
-        (descriptors.positions[:, side].double() * count / sides[:, side])
-        .floor_()
-        .long()
-        .clamp_(0, count - 1)
-        for side, count in enumerate(level)
-    )
-    return row * level[1] + column
-
-
-class SpatialPyramid(Checked, BaseEstimator):
+class SpatialPyramid(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Pool the codes of each image over the cells of several grids.
 
     In max pooling, words that a descriptor does not use count as 0, as in all implementations of LLC, so a
@@ -88,8 +49,24 @@ class SpatialPyramid(Checked, BaseEstimator):
     levels : grids as (rows, columns) pairs; their cells are concatenated in the result.
     pooling : "max" or "average".
 
+    Attributes
+    ----------
+    n_features_in_ : M, words of the codes. `transform` does not need it: `fit` only records it, so that
+        codes over another number of words are refused later.
+
     Examples
     --------
+    From images to vectors; add a classifier and call ``fit(images, labels)``:
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from ddsfl import LLC, DenseSIFT, make_scenes
+    >>> images, _ = make_scenes(n_per_class=1, random_state=0)
+    >>> encoder = make_pipeline(DenseSIFT(step=16, n_scales=1), LLC(n_words=8), SpatialPyramid())
+    >>> encoder.fit_transform(images).shape == (len(images), 21 * 8)
+    True
+
+    From codes to vectors:
+
     >>> from ddsfl.patches.local import LocalDescriptors
     >>> positions, shapes = torch.tensor([[1.0, 1.0], [9.0, 1.0]]), torch.tensor([[10, 10]])
     >>> two = LocalDescriptors(torch.zeros(2, 8), positions, torch.tensor([0, 0]), shapes)
@@ -113,18 +90,54 @@ class SpatialPyramid(Checked, BaseEstimator):
         """Number of cells of all levels."""
         return sum(rows * columns for rows, columns in self.levels)
 
+    def fit(self, X: LocalCodes[Any] | DescribedImages[Any], y: Any = None) -> Self:
+        """Check the settings and record the number of words of the codes ``X``; ``y`` is ignored."""
+        self.check()
+        codes = _as_codes(X)
+        first = codes[0] if isinstance(codes, DescribedImages) else codes
+        self.n_features_in_ = _check_codes(first).n_words
+        return self
+
+    def transform(self, X: LocalCodes[Any] | DescribedImages[Any]) -> Matrix | Tensor:
+        """Return (n_images, n_cells * M), the pooled codes of each image; arrays for arrays.
+
+        Parameters
+        ----------
+        X : codes with positions, as `LLC.transform` and `VectorQuantisation.transform` return them for
+            `LocalDescriptors` and `DescribedImages`.
+        """
+        self.check()
+        return _as_codes(X).pooled(self._pool_local)
+
+    def _pool_local(self, rows: LocalCodes) -> Tensor:
+        local = _check_codes(rows)
+        expected = getattr(self, "n_features_in_", local.n_words)
+        if local.n_words != expected:
+            raise ValueError(f"X has codes over {local.n_words} words; expected {expected}, as in fit.")
+        return self.pool(local.codes, local.n_words, local)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_cells * self.n_features_in_
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that the input is no matrix, and that `transform` works without `fit`."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.no_validation, tags.requires_fit = False, True, False
+        return tags
+
     @overload
     def pool(
-        self, codes: Codes, n_words: int, descriptors: Placed, *, winners: Literal[False] = False
+        self, codes: Codes, n_words: int, descriptors: LocalRows, *, winners: Literal[False] = False
     ) -> Tensor: ...
 
     @overload
     def pool(
-        self, codes: Codes, n_words: int, descriptors: Placed, *, winners: Literal[True]
+        self, codes: Codes, n_words: int, descriptors: LocalRows, *, winners: Literal[True]
     ) -> tuple[Tensor, Tensor]: ...
 
     def pool(
-        self, codes: Codes, n_words: int, descriptors: Placed, *, winners: bool = False
+        self, codes: Codes, n_words: int, descriptors: LocalRows, *, winners: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return (B, n_cells * n_words), the pooled codes of each image.
 
@@ -139,12 +152,16 @@ class SpatialPyramid(Checked, BaseEstimator):
         self.check()
         if winners and self.pooling != "max":
             raise ValueError(f"winners need pooling='max'; found pooling={self.pooling!r}.")
+        if not isinstance(codes, Codes):
+            raise ValueError(
+                f"codes is {type(codes).__name__}; expected Codes. `transform` pools LocalCodes."
+            )
         pooled: dict[Level, Tensor] = {}  # (B, rows, columns, M)
         won: dict[Level, Tensor] = {}
         # Finer grids first: a coarser grid that nests is the maximum (or sum) over their cells.
         grids = {(rows, columns) for rows, columns in self.levels}
         for level in sorted(grids, key=lambda grid: (-math.prod(grid), grid)):
-            finer = next((fine for fine in reversed(pooled) if _nests(level, fine)), None)
+            finer = next((fine for fine in reversed(pooled) if nests(level, fine)), None)
             if finer is None:
                 keys = self._keys(codes, n_words, descriptors, level)
                 shape = (len(descriptors.shapes), *level, n_words)
@@ -152,19 +169,19 @@ class SpatialPyramid(Checked, BaseEstimator):
                 if winners:
                     won[level] = _first_winners(keys, codes.values, pooled[level])
             else:
-                cells = _gather_cells(pooled[finer], level)
+                cells = gather_cells(pooled[finer], level)
                 pooled[level] = self._reduce(cells)
                 if winners:
-                    rows = _gather_cells(won[finer], level)
+                    rows = gather_cells(won[finer], level)
                     won[level] = _merge_winners(cells, rows, pooled[level])
         if self.pooling == "average":
             for level, sums in pooled.items():
-                counts = _descriptors_a_cell(descriptors, level).clamp(min=1)
+                counts = descriptors_per_cell(descriptors, level).clamp(min=1)
                 pooled[level] = sums / counts[..., None].to(sums)
         joined = self._join(pooled)
         return (joined, self._join(won)) if winners else joined
 
-    def _keys(self, codes: Codes, n_words: int, descriptors: Placed, level: Level) -> Tensor:
+    def _keys(self, codes: Codes, n_words: int, descriptors: LocalRows, level: Level) -> Tensor:
         """Return the index (T, K) of each code in a flat (B, rows * columns, M) result."""
         cells = descriptors.images * math.prod(level) + cell_numbers(descriptors, level)
         return cells[:, None] * n_words + codes.indices
@@ -188,15 +205,24 @@ class SpatialPyramid(Checked, BaseEstimator):
         return torch.cat([pooled[rows, columns].flatten(1) for rows, columns in self.levels], dim=1)
 
 
-def _nests(coarse: Level, fine: Level) -> bool:
-    """Return whether every cell of the coarse grid is a union of cells of the fine one."""
-    return fine[0] % coarse[0] == 0 and fine[1] % coarse[1] == 0
+def _as_codes(X: Any) -> LocalCodes[Any] | DescribedImages[Any]:
+    """Return codes with positions as they are, a list of them as one; raise ValueError for anything else."""
+    if isinstance(X, list | tuple) and X and all(isinstance(part, LocalCodes) for part in X):
+        return LocalCodes.stacked(X)
+    if not isinstance(X, LocalRows | DescribedImages):
+        what = f"{type(X).__name__} of shape {tuple(X.shape)}" if hasattr(X, "shape") else type(X).__name__
+        raise ValueError(
+            f"X is {what}; expected codes with positions, as LLC().fit(local).transform(local) returns them "
+            "for LocalDescriptors."
+        )
+    return X  # type: ignore[return-value]
 
 
-def _gather_cells(pooled: Tensor, level: Level) -> Tensor:
-    """View (B, rows, columns, M) with dimensions 2 and 4 running over the parts of a coarser cell."""
-    images, rows, columns, words = pooled.shape
-    return pooled.view(images, level[0], rows // level[0], level[1], columns // level[1], words)
+def _check_codes(rows: LocalRows[Any]) -> LocalCodes[Any]:
+    """Return a batch of codes, or raise ValueError for descriptors that were not coded."""
+    if not isinstance(rows, LocalCodes):
+        raise ValueError(f"X holds {type(rows).__name__}; expected LocalCodes: code them first, e.g. by LLC.")
+    return rows
 
 
 def _first_winners(keys: Tensor, values: Tensor, pooled: Tensor) -> Tensor:
@@ -216,10 +242,3 @@ def _merge_winners(cells: Tensor, rows: Tensor, pooled: Tensor) -> Tensor:
     best = (cells == pooled[:, :, None, :, None]) & (rows >= 0)
     won = torch.where(best, rows, nobody).amin(dim=(2, 4))
     return torch.where(won < nobody, won, -1)
-
-
-def _descriptors_a_cell(descriptors: Placed, level: Level) -> Tensor:
-    """Return the number of descriptors in each cell (B, rows, columns)."""
-    images = len(descriptors.shapes)
-    cells = descriptors.images * math.prod(level) + cell_numbers(descriptors, level)
-    return torch.bincount(cells, minlength=images * math.prod(level)).view(images, *level)

@@ -26,6 +26,7 @@ from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.geometry import Batch
+from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.source import GlobalSource
 
 #: Levels: how often the image's sides are halved, and the grids (blocks per side, cells per side). Halving
@@ -67,7 +68,7 @@ class CENTRIST(GlobalSource):
     Examples
     --------
     >>> images = [torch.randint(0, 256, (1, 40, 60), dtype=torch.uint8) for _ in range(4)]
-    >>> tuple(CENTRIST(device="cpu").fit(images).embed(images).shape)
+    >>> tuple(CENTRIST(device="cpu").fit(images).transform(images).shape)
     (4, 1302)
     """
 
@@ -80,11 +81,10 @@ class CENTRIST(GlobalSource):
         self.n_components = n_components
         self.device = device
 
-    def fit(
-        self, images: Sequence[Tensor], y: object = None, *, progress: Progress | None = None
-    ) -> CENTRIST:
-        """Learn the principal axes from uint8 images (channels, height, width); labels are ignored."""
+    def fit(self, images: Images, y: object = None, *, progress: Progress | None = None) -> CENTRIST:
+        """Learn the principal axes from images as for `transform`; labels are ignored."""
         self.check()
+        images = images_given(images, self.min_side)
         device = resolve_device(self.device)
         if len(images) * N_BLOCKS <= self.n_components:
             raise ValueError(
@@ -111,6 +111,10 @@ class CENTRIST(GlobalSource):
     ) -> None:
         """Learn the principal axes as one stage."""
         self.restore(stages.run(f"{name}.source", lambda: self.fit(images, progress=progress).state()))
+
+    @property
+    def _n_features_out(self) -> int:
+        return N_BLOCKS * (self.n_components + 2)
 
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, 31 * (n_components + 2)) of uint8 images (channels, height, width)."""
@@ -153,8 +157,6 @@ def _block_values(images: Sequence[Tensor], mean: Tensor, axes: Tensor) -> Tenso
 
 def block_statistics(images: Sequence[Tensor], device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
     """Return the histograms (B, 31, 254) and the mean and deviation of levels (B, 31, 2) of all blocks."""
-    if len(images) == 0:
-        raise ValueError("images is empty; expected at least one image.")
     batch = Batch.of([image[:1] for image in images], device)
     # Gray levels as integers in double precision: the transform compares for equality.
     batch = Batch((batch.pixels.to(torch.float64) * 255).round(), batch.shapes)

@@ -44,15 +44,23 @@ class GIST(GlobalSource):
     >>> images = [torch.randint(0, 256, (1, 40, 60), dtype=torch.uint8)]
     >>> tuple(GIST(device="cpu").embed(images).shape)
     (1, 512)
+
+    Images of any form, a NumPy array back:
+
+    >>> import numpy as np
+    >>> GIST(device="cpu").transform([np.eye(40), np.eye(60, 50)]).shape
+    (2, 512)
     """
 
     def __init__(self, *, device: str | torch.device = "auto") -> None:
         self.device = device
 
+    @property
+    def _n_features_out(self) -> int:
+        return N_SCALES * N_ORIENTATIONS * N_BLOCKS**2
+
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, 512) of uint8 images (channels, height, width)."""
-        if len(images) == 0:
-            raise ValueError("images is empty; expected at least one image.")
         batch = Batch.of([image[:1] for image in images], resolve_device(self.device))
         squares = resize(batch, torch.full_like(batch.shapes, SIDE)).pixels[:, 0]
         return envelope(contrast_normalised(squares))

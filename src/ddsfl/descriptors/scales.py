@@ -44,6 +44,10 @@ class GridDescriptor(LocalSource):
         """The side of one field."""
         return self.field
 
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_values
+
     @abstractmethod
     def maps(self, batch: Batch) -> Tensor:
         """Return the descriptors (B, rows, columns, n_values) of a batch, see `describe_scales`."""
@@ -102,8 +106,6 @@ def describe_scales(
     >>> found.vectors.flatten().tolist()[:2], found.positions[:2].tolist(), len(found)
     ([0.2..., 0.2...], [[2.0, 2.0], [2.0, 4.0]], 8)
     """
-    if len(images) == 0:
-        raise ValueError("images is empty; expected at least one image.")
     batch = Batch.of([image[:channels] for image in images], resolve_device(device))
     where = batch.pixels.device
     shapes = batch.shapes.to(where)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 
 from ddsfl.coding.base import Coding
-from ddsfl.coding.pyramid import LEVELS, POOLING, Level, Pooling
+from ddsfl.coding.cells import LEVELS, Level
+from ddsfl.coding.pyramid import POOLING, Pooling
 from ddsfl.coding.registry import CODINGS
 from ddsfl.compute.parameters import Checked, make_method, method_of
 from ddsfl.compute.rules import FLAG, NAME, choice, either, optional, real, rules, whole, wrong
@@ -69,6 +70,8 @@ class Block(Checked):
     def __post_init__(self) -> None:
         """Reject values that would otherwise fail after hours of learning."""
         self.check()
+        if self.coding is not None and "levels" in self.coding:  # a parameter of codings outside blocks
+            raise wrong(self.coding["levels"], "them as levels of the block", "coding", "levels")
 
     def check_source(self, source: Source) -> None:
         """Raise ValueError if the source does not give what the block needs."""

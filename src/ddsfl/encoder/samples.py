@@ -9,10 +9,8 @@ from torch import Tensor
 
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.sampling import sampled_images
 from ddsfl.patches.source import LocalSource
-
-#: Descriptors are drawn from this many images or up to twice as many, every n-th of all.
-SAMPLED_IMAGES = 500
 
 
 def sample_descriptors(
@@ -31,7 +29,7 @@ def sample_descriptors(
     output, the descriptors of each image in random order: the `first_samples` of them are the ones that
     fewer samples would have given.
     """
-    chosen = range(0, len(images), max(1, len(images) // SAMPLED_IMAGES))
+    chosen = sampled_images(len(images))
     n_per_image = -(-n_samples // len(chosen))
     seeds = spawn_seeds(seed, len(chosen))
     some = [images[number] for number in chosen]
@@ -39,11 +37,7 @@ def sample_descriptors(
     for numbers, batch in image_batches(some, device, progress):
         for output, descriptors in source.describe_outputs(batch, outputs).items():
             for row, number in enumerate(numbers):
-                generator = torch.Generator().manual_seed(seeds[number] + output)
-                rows = (descriptors.images == row).nonzero()[:, 0]
-                n_drawn = min(n_per_image, len(rows))
-                picked = torch.randperm(len(rows), generator=generator)[:n_drawn].to(rows.device)
-                drawn[output][number] = descriptors.vectors[rows[picked]]
+                drawn[output][number] = descriptors.draw_from(row, n_per_image, seeds[number] + output)
     return {output: [parts[number] for number in range(len(chosen))] for output, parts in drawn.items()}
 
 

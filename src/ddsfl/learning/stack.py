@@ -24,7 +24,9 @@ from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.layer import Layer, LearnedLayer, check_layers, spanned_field
 from ddsfl.learning.steps import encoded_terms, learn_bank, select_exemplars, space_arrays
 from ddsfl.patches.batches import Progress
+from ddsfl.patches.described import DescribedImages
 from ddsfl.patches.geometry import Batch, centres
+from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.normalise import InputSpace
 from ddsfl.patches.source import LocalSource
@@ -59,7 +61,8 @@ class FilterStack(LocalSource):
     >>> images = [torch.randint(0, 256, (1, 32, 40), dtype=torch.uint8) for _ in range(4)]
     >>> layer = Layer(n_scales=2, n_components=30, patches_per_image=40, bank={"n_filters": 8, "max_iter": 5})
     >>> stack = FilterStack([layer], random_state=0, device="cpu").fit(images, [0, 0, 1, 1])
-    >>> stack.describe(images)[0].vectors.shape[1]
+    >>> described = stack.transform(images)  # of the last layer
+    >>> described[0].vectors.shape[1]
     8
     """
 
@@ -112,8 +115,8 @@ class FilterStack(LocalSource):
 
     def fit(
         self,
-        images: Sequence[Tensor],
-        y: ArrayLike | Labels,
+        images: Images,
+        y: ArrayLike | Labels | None = None,
         *,
         stages: Stages | None = None,
         progress: Progress | None = None,
@@ -122,15 +125,17 @@ class FilterStack(LocalSource):
 
         Parameters
         ----------
-        images : uint8 images (channels, height, width), each at least as large as the largest field; the
-            sequence may decode them lazily.
+        images : as for `transform`. Tensors and images of an `ImageList` must be at least as large as the
+            largest field; others are enlarged to it.
         y : one label per image, an indicator matrix (n_images, C) or `Labels`.
         stages : stores the result of each step for later runs.
         progress : called with (images done, total images) during each pass over the images.
         """
         self.check()
-        if len(images) == 0:
-            raise ValueError("images is empty; expected at least one image.")
+        if not (isinstance(images, ImageList) and len(images)):
+            images = images_given(images, self.min_side)
+        if y is None:
+            raise ValueError("y is None; expected one label per image.")
         labels = Labels.read(y, unlabelled=UNLABELLED, collections=False)
         self.classes_, membership = labels.classes, labels.membership
         if len(membership) != len(images):
@@ -216,6 +221,20 @@ class FilterStack(LocalSource):
         self.classes_ = np.arange(len(self.sharing_[0]))
         return self
 
+    def transform(self, images: Images, *, output: int = -1) -> DescribedImages[LocalDescriptors]:
+        """Return the descriptors of each image, computed batch by batch when they are used.
+
+        Parameters
+        ----------
+        images : paths, PIL images or arrays (H, W) or (H, W, 3), which become gray and at most 300 pixels
+            large; or an `ImageList` or uint8 tensors (channels, H, W), which are used unchanged.
+        output : the layer, counted from 0; -1 is the last.
+        """
+        check_is_fitted(self, "learned_")
+        if not -self.n_outputs <= output < self.n_outputs:
+            raise ValueError(f"output={output}; expected from 0 to {self.n_outputs - 1}, or -1 for the last.")
+        return self._described(images, output % self.n_outputs)
+
     def describe(
         self, images: Sequence[Tensor], outputs: Collection[int] | None = None
     ) -> list[LocalDescriptors]:
@@ -245,11 +264,17 @@ class FilterStack(LocalSource):
         """Return memory for the descriptors of a layer at all scales, so they need not be concatenated."""
         layer, field = self.layers[index], spanned_field(self.layers, index)
         count = batch.count_fields(field, layer.step, layer.n_scales)
-        if layer.bank is None:
-            width = 4 * len(self.learned_[index - 1].filters)
-        else:
-            width = len(self.learned_[index].filters) * (2 if layer.signs else 1)
-        return batch.pixels.new_empty(count, width)
+        return batch.pixels.new_empty(count, self._width(index))
+
+    def _width(self, index: int) -> int:
+        """Return the number of values of the descriptors of a layer."""
+        if self.layers[index].bank is None:
+            return 4 * len(self.learned_[index - 1].filters)
+        return len(self.learned_[index].filters) * (2 if self.layers[index].signs else 1)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._width(self.n_outputs - 1)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
         """Return the learned layers on a device; they are moved only once."""

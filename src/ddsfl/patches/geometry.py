@@ -30,6 +30,7 @@ class Batch(NamedTuple):
         >>> tuple(batch.pixels.shape), batch.shapes.tolist()
         ((2, 1, 5, 6), [[4, 6], [5, 3]])
         """
+        _check_pixels(images)
         shapes = torch.tensor([image.shape[1:] for image in images], dtype=torch.int64)
         height, width = shapes.amax(dim=0).tolist()
         # Transfers from pinned memory overlap with the GPU's work on the previous batch; others wait for it.
@@ -61,6 +62,26 @@ class Batch(NamedTuple):
         """
         scaled = [scaled_shapes(self.shapes, scale) for scale in range(n_scales)]
         return sum(int(grid_counts(shapes, field, step).prod(dim=1).sum()) for shapes in scaled)
+
+
+def _check_pixels(images: Sequence[Tensor]) -> None:
+    """Raise ValueError for anything but uint8 tensors with the same number of channels."""
+    if len(images) == 0:
+        raise ValueError("images is empty; expected at least one image.")
+    for number, image in enumerate(images):
+        if not isinstance(image, Tensor) or image.dtype != torch.uint8 or image.ndim != 3:
+            found = type(image).__name__
+            if isinstance(image, Tensor):
+                found = f"a {image.dtype} tensor of {image.ndim} dimensions"
+            raise ValueError(
+                f"images[{number}] is {found}; expected a list of uint8 tensors (channels, height, width). "
+                "`transform` takes arrays, paths and PIL images too."
+            )
+        if len(image) != len(images[0]):
+            raise ValueError(
+                f"images[{number}] has {len(image)} channels and images[0] has {len(images[0])}; expected "
+                "the same number."
+            )
 
 
 class Cells(NamedTuple):

@@ -1,19 +1,168 @@
-"""Vectors with positions: the output of every local descriptor and the input of every coding."""
+"""Rows with positions: the output of every local descriptor, and the base of their codes."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ddsfl.compute.device import as_numpy, as_tensor
+from ddsfl.patches.sampling import draw_evenly, sampled_images
+
+Matrix = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # before Python 3.13, type variables of `typing` have no default
+
+    Array = TypeVar("Array", bound=Tensor | Matrix, default=Tensor)
+else:
+    from typing import TypeVar
+
+    Array = TypeVar("Array")
+
+#: Arrays of whole numbers; the others are floating point.
+INTEGERS = ("images", "shapes", "indices")
+
+
+def not_a_matrix(described: Any) -> ValueError:
+    """Return the error of whoever takes descriptors or codes for one vector per image."""
+    return ValueError(
+        f"{type(described).__name__} is not a matrix with one row per image; code and pool it first, for "
+        "example with LLC and SpatialPyramid, or with FisherVector."
+    )
+
+
+class LocalRows(Generic[Array]):
+    """Rows of several images, each with a position: the common part of descriptors and codes.
+
+    All arrays are tensors on one device, or all are NumPy arrays.
+    """
+
+    #: Names of the arrays.
+    ARRAYS: ClassVar[tuple[str, ...]]
+    positions: Array
+    images: Array
+    shapes: Array
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __array__(self, *_: Any, **__: Any) -> Matrix:
+        raise not_a_matrix(self)
+
+    @property
+    def n_images(self) -> int:
+        """Number of images in the batch, including those without rows."""
+        return len(self.shapes)
+
+    def then(self, step: Callable[[Any], Any], device: torch.device | None = None) -> Any:
+        """Return what ``step`` makes of the rows: of arrays arrays, of tensors tensors on their device.
+
+        ``step`` gets tensors, on ``device`` if given.
+        """
+        made = step(self._tensors(device))
+        return made.on(self.images.device) if isinstance(self.images, Tensor) else made.numpy()
+
+    def pooled(self, pool: Callable[[Any], Tensor], device: torch.device | None = None) -> Matrix | Tensor:
+        """Return the vectors (n_images, width) that ``pool`` makes of the rows; kinds as in `then`."""
+        vectors = pool(self._tensors(device))
+        return vectors.to(self.images.device) if isinstance(self.images, Tensor) else as_numpy(vectors)
+
+    def on(self, device: torch.device | str) -> Self:
+        """Return the rows with all arrays as tensors on a device."""
+        return self._each(
+            lambda name, array: as_tensor(array, device, torch.int64 if name in INTEGERS else None)
+        )
+
+    def numpy(self) -> Any:
+        """Return the rows with all arrays as NumPy arrays."""
+        return self._each(lambda _, array: as_numpy(array) if isinstance(array, Tensor) else array)
+
+    def _tensors(self, device: torch.device | None) -> Self:
+        """Return the rows as tensors with checked values: wrong ones would fail in torch, or silently."""
+        here = self.images.device if isinstance(self.images, Tensor) else "cpu"
+        rows = self.on(here if device is None else device)
+        for name in self.ARRAYS:
+            if name not in INTEGERS and not bool(torch.isfinite(getattr(rows, name)).all()):
+                raise ValueError(f"{name} contains NaN or infinity; expected finite numbers.")
+        for name, (count, why) in self._ranges().items():
+            numbers: Any = getattr(rows, name)
+            if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < count:
+                found = f"{int(numbers.min())} to {int(numbers.max())}"
+                raise ValueError(
+                    f"{name} has numbers from {found}; expected 0 to {count - 1}, because {why}."
+                )
+        return rows
+
+    def _ranges(self) -> dict[str, tuple[int, str]]:
+        """Return, for arrays of numbers, how many things are numbered, and how that is known."""
+        return {"images": (self.n_images, f"shapes has {self.n_images} rows")}
+
+    def _each(self, change: Callable[[str, Any], Any]) -> Any:
+        """Return a copy in which every array is ``change`` of its name and its value."""
+        arrays = {name: change(name, getattr(self, name)) for name in self.ARRAYS}
+        return dataclasses.replace(self, **arrays)  # type: ignore[type-var]
+
+    def _check(self, **widths: int | None) -> None:
+        """Raise ValueError for arrays of other shapes; ``widths`` are those of the arrays with one row each.
+
+        This looks only at shapes: it runs for every batch, and values would have to leave the GPU.
+        """
+        for name in self.ARRAYS:
+            if not isinstance(getattr(self, name), Tensor | np.ndarray):
+                kind = type(getattr(self, name)).__name__
+                raise ValueError(f"{name} is a {kind}; expected an array or a tensor.")
+        n_rows = self.images.shape[0] if self.images.ndim == 1 else None
+        if n_rows is None:
+            raise ValueError(f"images has shape {tuple(self.images.shape)}; expected one number per row.")
+        for name, width in {**widths, "positions": 2}.items():
+            shape = tuple(getattr(self, name).shape)
+            if len(shape) != 2 or shape[0] != n_rows or (width is not None and shape[1] != width):
+                columns = "columns" if width is None else width
+                raise ValueError(
+                    f"{name} has shape {shape}; expected ({n_rows}, {columns}), one row for each of images."
+                )
+        if self.shapes.ndim != 2 or self.shapes.shape[1] != 2:
+            raise ValueError(
+                f"shapes has shape {tuple(self.shapes.shape)}; expected (n_images, 2), heights and widths."
+            )
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Any]) -> Self:
+        """Join the rows of different images, in their order; see `LocalDescriptors.joined` for one batch."""
+        for name in cls.ARRAYS:
+            widths = {tuple(getattr(part, name).shape[1:]) for part in parts}
+            if len(widths) > 1:
+                found = " and ".join(str(width[0]) for width in sorted(widths))
+                raise ValueError(f"X has {name} of {found} values; expected the same number for all images.")
+        starts = np.cumsum([0, *(part.n_images for part in parts)])
+        on_tensors = isinstance(parts[0].images, Tensor)
+        join: Callable[[Any], Any] = torch.cat if on_tensors else np.concatenate
+        arrays = {name: join([getattr(part, name) for part in parts]) for name in cls.ARRAYS}
+        arrays["images"] = join([part.images + int(start) for part, start in zip(parts, starts)])
+        return dataclasses.replace(parts[0], **arrays)
+
+    def renumbered(self, numbers: Sequence[int]) -> Self:
+        """Return tensors in which image k has number ``numbers[k]``, sorted by the new numbers."""
+        new = torch.tensor(numbers)
+        images = new[self.images]
+        order = images.argsort(stable=True)
+        arrays = {name: getattr(self, name)[order] for name in self.ARRAYS if name != "shapes"}
+        arrays |= {"images": images[order], "shapes": self.shapes[new.argsort()]}
+        return dataclasses.replace(self, **arrays)  # type: ignore[type-var]
+
 
 @dataclass(frozen=True)
-class LocalDescriptors:
+class LocalDescriptors(LocalRows[Array]):
     """The local descriptors of a batch of B images in one flat list.
 
     Images of different shapes have different numbers of descriptors. A flat list with one image number
-    per row needs no padding and is pooled with one scatter.
+    per row needs no padding and is pooled with one scatter. The arrays are tensors, or all of them are NumPy
+    arrays. Codings take either and return the same kind.
 
     Attributes
     ----------
@@ -29,22 +178,31 @@ class LocalDescriptors:
     ... )
     >>> two.n_images, len(two)
     (2, 3)
+    >>> two.numpy().images
+    array([0, 0, 1])
     """
 
-    vectors: Tensor
-    positions: Tensor
-    images: Tensor
-    shapes: Tensor
+    ARRAYS = ("vectors", "positions", "images", "shapes")
+    vectors: Array
+    positions: Array
+    images: Array
+    shapes: Array
 
-    def __len__(self) -> int:
-        return len(self.vectors)
+    def __post_init__(self) -> None:
+        """Check the shapes."""
+        self._check(vectors=None)
+
+    def numpy(self) -> LocalDescriptors[Matrix]:
+        """Return the descriptors with all arrays as NumPy arrays."""
+        arrays: LocalDescriptors[Matrix] = super().numpy()
+        return arrays
 
     @property
-    def n_images(self) -> int:
-        """Number of images in the batch, including those without descriptors."""
-        return len(self.shapes)
+    def dtype(self) -> torch.dtype:
+        """Precision of the vectors as tensors."""
+        return as_tensor(self.vectors[:0]).dtype
 
-    def mirrored(self) -> LocalDescriptors:
+    def mirrored(self: LocalDescriptors) -> LocalDescriptors:
         """Return the same descriptors at their positions in the mirrored images.
 
         >>> one = LocalDescriptors(
@@ -57,13 +215,31 @@ class LocalDescriptors:
         positions[:, 1] = self.shapes[self.images, 1] - positions[:, 1]
         return LocalDescriptors(self.vectors, positions, self.images, self.shapes)
 
+    def draw(self, n_samples: int, seed: int) -> Tensor:
+        """Return at most ``n_samples`` descriptors, the same number of each image as far as it has them."""
+        rows = self._tensors(None)
+        chosen = sampled_images(self.n_images)
+        return draw_evenly(
+            ((number, image, rows) for number, image in enumerate(chosen)), len(chosen), n_samples, seed
+        )
+
+    def draw_from(self: LocalDescriptors, image: int, n_samples: int, seed: int) -> Tensor:
+        """Return at most ``n_samples`` descriptors of an image in random order.
+
+        Fewer samples are the first of more.
+        """
+        rows = (self.images == image).nonzero()[:, 0]
+        generator = torch.Generator().manual_seed(seed)
+        picked = torch.randperm(len(rows), generator=generator)[:n_samples].to(rows.device)
+        return self.vectors[rows[picked]]
+
     @classmethod
     def joined(cls, parts: list[LocalDescriptors], vectors: Tensor | None = None) -> LocalDescriptors:
         """Join parts that describe the same batch, for example at several scales.
 
         ``vectors`` are those of all parts, if they are already contiguous in memory.
         """
-        return cls(
+        return LocalDescriptors(
             torch.cat([part.vectors for part in parts]) if vectors is None else vectors,
             torch.cat([part.positions for part in parts]),
             torch.cat([part.images for part in parts]),

@@ -1,18 +1,21 @@
-"""Sample patches for learning: random positions over all scales, with spatial neighbours."""
+"""What is drawn to learn from: patches at random positions, with spatial neighbours, and descriptors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ddsfl.compute.device import spawn_seeds
 from ddsfl.patches.geometry import grid_counts, scaled_shapes
 
 #: Maximum shift of a spatial neighbour from its patch, as a fraction of the field, and its range of sizes.
 NEIGHBOUR_SHIFT = 0.125
 NEIGHBOUR_SIZES = (0.84, 1.19)  # a quarter of an octave in either direction
+#: Descriptors are drawn from this many images or up to twice as many, every n-th of all.
+SAMPLED_IMAGES = 500
 
 
 class Places(NamedTuple):
@@ -89,3 +92,36 @@ def jittered(corners: Tensor, jitter: Tensor, field: int) -> tuple[Tensor, Tenso
     shift = (2 * jitter[..., :2] - 1) * NEIGHBOUR_SHIFT * field
     middle = corners[:, None, :] + field / 2 + shift
     return middle - sides[..., None] / 2, sides
+
+
+def sampled_images(n_images: int) -> range:
+    """Return the numbers of the images to draw descriptors from: spread over all.
+
+    >>> sampled_images(1502), sampled_images(7)
+    (range(0, 1502, 3), range(0, 7))
+    """
+    return range(0, n_images, max(1, n_images // SAMPLED_IMAGES))
+
+
+def draw_evenly(
+    described: Iterable[tuple[int, int, Any]], n_images: int, n_samples: int, seed: int
+) -> Tensor:
+    """Draw at most ``n_samples`` descriptors, the same number of each image as far as it has them.
+
+    Each image has its own seed, so batches do not matter.
+
+    Parameters
+    ----------
+    described : for each image its number, its number within its batch, and `LocalDescriptors` of the batch.
+    n_images : how many images there are.
+    """
+    seeds = spawn_seeds(seed, n_images)
+    share, rest = divmod(n_samples, n_images)
+    drawn = {
+        number: descriptors.draw_from(row, share + (number < rest), seeds[number])
+        for number, row, descriptors in described
+    }
+    samples = torch.cat([drawn[number] for number in range(n_images)])
+    if len(samples) == 0:
+        raise ValueError("X has no descriptors; expected images that are larger than the field of one.")
+    return samples

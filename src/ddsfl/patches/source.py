@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
+from ddsfl.compute.device import as_numpy, resolve_device
 from ddsfl.compute.parameters import Checked
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.decode import Source as ImageSource
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.patches.batches import Progress
-from ddsfl.patches.local import LocalDescriptors
+from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.described import DescribedImages, gives_tensors, in_order
+from ddsfl.patches.given import Images, images_given
+from ddsfl.patches.local import LocalDescriptors, Matrix
 
 
 class Reading(NamedTuple):
@@ -65,8 +71,23 @@ class Source(Checked, BaseEstimator, ABC):
         return {key: value for key, value in self.get_params(deep=False).items() if key != "device"}
 
 
-class PixelSource(Source):
-    """A source whose input is decoded pixels, batch by batch."""
+class PixelSource(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Source):
+    """A source whose input is decoded pixels, batch by batch; for scikit-learn a transformer of images."""
+
+    device: str | torch.device
+
+    def fit(self, images: Images, y: Any = None) -> Self:
+        """Return the source itself after a check of its parameters: it learns nothing."""
+        self.check()
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that the input are images, not a matrix."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.no_validation = False, True
+        tags.requires_fit = type(self).fit is not PixelSource.fit
+        tags.target_tags.required = self.uses_labels
+        return tags
 
     @abstractmethod
     def encode(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> list[Tensor]:
@@ -78,6 +99,10 @@ class LocalSource(PixelSource):
 
     is_local = True
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Keep scikit-learn from turning descriptors into a data frame: there is no `set_output`."""
+        super().__init_subclass__(auto_wrap_output_keys=None, **options)
+
     @abstractmethod
     def describe(
         self, images: Sequence[Tensor], outputs: Collection[int] | None = None
@@ -86,6 +111,24 @@ class LocalSource(PixelSource):
 
         ``outputs`` restricts the result to some sets, in ascending order; None returns all.
         """
+
+    def transform(self, images: Images) -> DescribedImages[LocalDescriptors]:
+        """Return the descriptors of each image, computed batch by batch when they are used.
+
+        Parameters
+        ----------
+        images : paths, PIL images or arrays (H, W) or (H, W, 3), which become gray and at most 300 pixels
+            large; or an `ImageList` or uint8 tensors (channels, H, W), which are used unchanged.
+        """
+        return self._described(images, self.n_outputs - 1)
+
+    def _described(self, images: Images, output: int) -> DescribedImages[LocalDescriptors]:
+        """Return the descriptors of one output; they remain those of the present parameters and state."""
+        self.check()
+        given = images_given(images, self.min_side)
+        return DescribedImages(
+            given, partial(_describe_output, copy.copy(self), output), resolve_device(self.device)
+        )
 
     def describe_outputs(
         self, images: Sequence[Tensor], outputs: Collection[int]
@@ -109,12 +152,30 @@ class LocalSource(PixelSource):
         return vectors
 
 
+def _describe_output(source: LocalSource, output: int, images: Sequence[Tensor]) -> LocalDescriptors:
+    # A module-level function, because closures cannot be pickled.
+    [described] = source.describe(images, [output])
+    return described
+
+
 class GlobalSource(PixelSource):
     """Returns one vector per image, computed from its pixels."""
 
     @abstractmethod
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, d) of uint8 images (channels, height, width), not normalised."""
+
+    def transform(self, images: Images) -> Matrix | Tensor:
+        """Return the vectors (n_images, d), not normalised: a tensor for tensors, an array for other images.
+
+        Parameters
+        ----------
+        images : as for `LocalSource.transform`.
+        """
+        given, device = images_given(images, self.min_side), resolve_device(self.device)
+        parts = ((numbers, self.embed(batch)) for numbers, batch in image_batches(given, device))
+        vectors = in_order(parts, len(given))
+        return vectors if gives_tensors(given) else as_numpy(vectors)
 
     def encode(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> list[Tensor]:
         """Return the vectors (B, d) of a batch of images for each reading."""
