@@ -1,0 +1,64 @@
+"""Text for terminals and files of any encoding: what an encoding lacks is replaced, never an error."""
+
+from __future__ import annotations
+
+import codecs
+import io
+from typing import TextIO
+
+#: Signs of our own output and what stands for them in encodings without them.
+_PLAIN = {"±": "+-", "–": "-", "—": "-", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "█": "#", "·": "."}
+#: Name of the error handler for streams.
+_HANDLER = "ddsfl.replace"
+
+
+def printable(text: str, encoding: str) -> str:
+    r"""Return ``text`` with everything that ``encoding`` lacks replaced, control characters included.
+
+    Bytes of file names that are no text (surrogates) stay as they are: a stream prepared by
+    `accept_all_text` writes them unchanged.
+
+    >>> printable("Küche ± 海\x1b", "ascii"), printable("Küche", "utf-8")
+    ('K\\xfcche +- \\u6d77\\x1b', 'Küche')
+    """
+    shown = (_escaped(c) if c < " " and c not in "\n\t" or c == "\x7f" else c for c in text)
+    return "".join(c if _is_byte(c) or _fits(c, encoding) else _replacement(c) for c in "".join(shown))
+
+
+def accept_all_text(stream: TextIO) -> None:
+    """Let ``stream`` write any text: file names unchanged even if they are not UTF-8, the rest replaced."""
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error(_HANDLER, _replace)
+        stream.reconfigure(errors=_HANDLER)
+
+
+def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character = error.object[error.start]
+    # Python's own handler for the bytes of file names writes them as they are.
+    shown = bytes([ord(character) - 0xDC00]) if _is_byte(character) else _replacement(character)
+    return shown, error.start + 1
+
+
+def _is_byte(character: str) -> bool:
+    """Return whether a character stands for a byte of a file name that is no text."""
+    return "\udc80" <= character <= "\udcff"
+
+
+def _fits(character: str, encoding: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _replacement(character: str) -> str:
+    return _PLAIN.get(character) or _escaped(character)
+
+
+def _escaped(character: str) -> str:
+    if character < " " or character == "\x7f":
+        return f"\\x{ord(character):02x}"
+    return character.encode("ascii", "backslashreplace").decode()
