@@ -6,6 +6,8 @@ import pytest
 from PIL import Image
 
 from ddsfl.report import plots
+from ddsfl.report.plots.figure import label_size, similar_order
+from ddsfl.report.plots.sharing import _column_order
 
 NAMES = ["forest", "Küche", "street", "coast"]
 
@@ -19,7 +21,8 @@ def figures(monkeypatch):
         saved.append(figure)
         save_figure(figure, path)
 
-    monkeypatch.setattr(plots, "save_figure", keep)
+    for module in ("blocks", "confusion", "filters", "objective", "sharing", "words"):
+        monkeypatch.setattr(f"ddsfl.report.plots.{module}.save_figure", keep)
     return saved
 
 
@@ -50,7 +53,7 @@ def test_filters_are_in_reading_order_on_white(tmp_path, figures, channels):
     tiles = np.random.default_rng(0).normal(size=(6, channels, 4, 4))
     pictures = tiles[:, 0] if channels == 1 else tiles
     plots.draw_filters(tmp_path / "f.png", pictures, "Filters", caption="Layer 1.")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     assert heading(axes) == (
         "Filters",
         "6 filters of 4 x 4 pixels, each scaled to its own range; gray is zero. Layer 1.",
@@ -84,7 +87,7 @@ def test_row_order_puts_similar_classes_side_by_side():
     kinds = rng.random((3, 60)) < 0.3
     sharing = np.concatenate([kinds, kinds])  # class i and i + 3 use the same filters
     sharing[3:] ^= rng.random((3, 60)) < 0.02
-    order = plots._row_order(sharing)
+    order = similar_order(sharing)
     assert sorted(order) == list(range(6))
     place = {row: index for index, row in enumerate(order)}
     assert all(abs(place[kind] - place[kind + 3]) == 1 for kind in range(3))
@@ -92,7 +95,7 @@ def test_row_order_puts_similar_classes_side_by_side():
 
 def test_column_order_goes_from_shared_to_own_to_unused():
     sharing = np.array([[0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 0]], dtype=bool)
-    assert plots._column_order(sharing).tolist() == [1, 5, 2, 3, 4, 0]
+    assert _column_order(sharing).tolist() == [1, 5, 2, 3, 4, 0]
 
 
 def test_sharing_draws_classes_filters_and_their_numbers(tmp_path, figures):
@@ -162,7 +165,7 @@ def test_objective_draws_terms_of_either_sign_and_terms_switched_off(
 ):
     plots.draw_objective(tmp_path / "o.png", np.array(list(values.values())).T, list(values), "Learning")
     levels(tmp_path / "o.png")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     assert heading(axes) == ("Learning", "Upward jumps: neighbours and sharing were selected again.")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step of the optimiser", "value")
     assert axes.get_yscale() == scale
@@ -185,7 +188,7 @@ def test_confusion_draws_percent_of_each_true_class(tmp_path, figures):
     confusion = np.array([[3, 1, 0, 0], [0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 0, 999]])  # no image of "street"
     plots.draw_confusion(tmp_path / "c.png", confusion, NAMES, "Confusions")
     levels(tmp_path / "c.png")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     caption = "Percent of each true class; mean class accuracy 75.0 %."  # (75 + 50 + 99.9) / 3
     assert heading(axes) == ("Confusions", caption)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "true")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.inputs import check_device
 from ddsfl.cli.options import Device, Quiet, Seed
 from ddsfl.experiments.demo import run_demo
 from ddsfl.report.console import Console
@@ -22,4 +23,6 @@ def demo(
 
     Compares Random, RICA and DDSFL filters on one split.
     """
-    run_demo(out, seed=seed, device=device, console=Console(quiet))
+    console = Console(quiet)
+    check_device(device, console)
+    run_demo(out, seed=seed, device=device, console=console)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, chosen_splits, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, chosen_splits, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
@@ -45,6 +45,7 @@ def evaluate(
     """
     console = Console(quiet, resumes=out is not None)
     settings = changed_settings(preset, changes)
+    check_device(device, console)
     image_set = ImageSet.find(images)
     drawn = chosen_splits(protocol, image_set, train, test, splits, train_list, test_list, seed)
     decoded, labels = read_set(image_set, settings, strict, console)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ddsfl.cli.inputs import changed_settings, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, read_set
 from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import ImageSet
@@ -37,6 +37,7 @@ def search(
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
+    check_device(device, console)
     grids = {**GRIDS, **_grids(tries)}
     out.mkdir(parents=True, exist_ok=True)
     decoded, labels = read_set(ImageSet.find(images), settings, False, console)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import ClassVar, TextIO
 
 import rich.console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -135,7 +136,7 @@ class Console:
 
         Returns whether the command can be resumed.
         """
-        console = cls._latest and cls._latest()
+        console = None if cls._latest is None else cls._latest()
         if console is None:
             return False
         console._end()
@@ -194,7 +195,7 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
-def _printable_cell(cell: object, encoding: str) -> Text | object:
+def _printable_cell(cell: RenderableType, encoding: str) -> RenderableType:
     if isinstance(cell, Text):
         cell.plain = printable(cell.plain, encoding)
     return cell

@@ -7,7 +7,7 @@ import io
 from typing import TextIO
 
 #: Signs of our own output and what stands for them in encodings without them.
-_PLAIN = {"±": "+-", "–": "-", "—": "-", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "█": "#", "·": "."}
+_PLAIN = {"±": "+-", "\u2013": "-", "\u2014": "-", "…": "...", "\u00d7": "x", "█": "#"}
 #: Name of the error handler for streams.
 _HANDLER = "ddsfl.replace"
 
@@ -21,8 +21,10 @@ def printable(text: str, encoding: str) -> str:
     >>> printable("Küche ± 海\x1b", "ascii"), printable("Küche", "utf-8")
     ('K\\xfcche +- \\u6d77\\x1b', 'Küche')
     """
-    shown = (_escaped(c) if c < " " and c not in "\n\t" or c == "\x7f" else c for c in text)
-    return "".join(c if _is_byte(c) or _fits(c, encoding) else _replacement(c) for c in "".join(shown))
+    return "".join(
+        c if c in "\n\t" or _is_byte(c) or (_fits(c, encoding) and not _is_control(c)) else _replacement(c)
+        for c in text
+    )
 
 
 def accept_all_text(stream: TextIO) -> None:
@@ -58,7 +60,11 @@ def _replacement(character: str) -> str:
     return _PLAIN.get(character) or _escaped(character)
 
 
+def _is_control(character: str) -> bool:
+    return character < " " or character == "\x7f"
+
+
 def _escaped(character: str) -> str:
-    if character < " " or character == "\x7f":
+    if _is_control(character):
         return f"\\x{ord(character):02x}"
     return character.encode("ascii", "backslashreplace").decode()
