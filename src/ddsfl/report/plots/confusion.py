@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from scipy.spatial.distance import squareform
@@ -47,9 +48,9 @@ def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str],
     totals = confusion.sum(axis=1, keepdims=True)
     percent = 100 * confusion / np.where(totals > 0, totals, 1)
     side = min(_LARGEST, max(_SMALLEST, _CELL * count))
-    figure = Figure(figsize=(side + _LIST + 0.6, side))
+    figure = Figure(figsize=(side + _LIST + 0.8, side))
     grid = figure.add_gridspec(
-        1, 2, width_ratios=(side, _LIST), left=0, right=1, bottom=0, top=1, wspace=1.2 / (side + _LIST)
+        1, 2, width_ratios=(side, _LIST), left=0, right=1, bottom=0, top=1, wspace=1.6 / (side + _LIST)
     )
     axes = figure.add_subplot(grid[0, 0])
     order = list(range(count)) if count <= _NUMBERED else _confusion_order(percent)
@@ -79,8 +80,9 @@ def _draw_matrix(figure: Figure, axes: Any, percent: Array, names: Sequence[str]
     size, every = label_size(side / count)
     numbered = count <= _NUMBERED
     # Without numbers, a few percent must be visible by their colour.
-    norm = PowerNorm(1.0 if numbered else 0.5, vmin=0, vmax=100)
-    image = axes.imshow(percent, cmap="Blues", norm=norm, interpolation="nearest")
+    colours = ScalarMappable(PowerNorm(1.0 if numbered else 0.5, vmin=0, vmax=100), "Blues")
+    # Coloured here in bytes: matplotlib would colour all pixels of the picture, in eight times the memory.
+    axes.imshow(colours.to_rgba(percent, bytes=True), interpolation="nearest")
     texts, fonts = drawn_names(names)
     shown = range(0, count, every)
     labels = [texts[index] for index in shown]
@@ -94,7 +96,7 @@ def _draw_matrix(figure: Figure, axes: Any, percent: Array, names: Sequence[str]
     if not numbered:
         axes.spines[:].set_color("#d1d5db")
         # Inside the axes' own frame, so that the matrix keeps its size.
-        bar = figure.colorbar(image, cax=axes.inset_axes((1.01, 0, 0.012, 1)), ticks=(0, 1, 5, 20, 50, 100))
+        bar = figure.colorbar(colours, cax=axes.inset_axes((1.01, 0, 0.012, 1)), ticks=(0, 1, 5, 20, 50, 100))
         bar.outline.set_visible(False)
         bar.ax.tick_params(length=0, labelsize=8, colors=QUIET)
         return every

@@ -34,11 +34,11 @@ _BEST_ORDER = 300
 def save_figure(figure: Figure, path: PathLike) -> None:
     """Write a figure as a PNG file of at most 3000 pixels per side, which appears complete or not at all."""
     FigureCanvasAgg(figure)  # no pyplot: nothing global, safe in threads and without a display
-    pad = 0.2
-    side = max(figure.get_tightbbox().size) + 2 * pad
-    dpi = min(DPI, math.floor((LARGEST - 1) / side))
+    # Measured here and not by savefig, which would draw everything once more.
+    box = figure.get_tightbbox().padded(0.2)
+    dpi = min(DPI, math.floor((LARGEST - 1) / max(box.size)))
     stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=dpi, facecolor="white", bbox_inches="tight", pad_inches=pad)
+    figure.savefig(stream, format="png", dpi=dpi, facecolor="white", bbox_inches=box)
     write_whole(Path(path), stream.getvalue())
 
 
