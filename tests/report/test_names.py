@@ -15,6 +15,7 @@ def test_dollar_signs_are_escaped_so_that_nothing_is_a_formula():
         ("two\nlines\tand", "two lines and"),
         ("joined\u200d\ufe0f", "joined"),
         ("caf\udce9", r"class 1 (caf\xe9)"),
+        ("K\udcc3\udcbcche", "Küche"),
         ("海", r"class 1 (\u6d77)"),
         ("海滩海滩", r"class 1 (\u6d77\u6ee9…)"),
         ("𝍠", r"class 1 (\U0001d360)"),
