@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import Annotated, Any, NamedTuple
 
@@ -10,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ddsfl
-from ddsfl.report.text import accept_all_text
+from ddsfl.report.text import ANY_TEXT
 
 
 class Entry(NamedTuple):
@@ -105,7 +106,8 @@ def program(
 
 def main() -> None:
     """Run the program."""
-    accept_all_text(sys.stdout)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=ANY_TEXT)
     app()
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import codecs
-import io
-from typing import TextIO
 
 #: Signs of our own output and what stands for them in encodings without them.
 _PLAIN = {"±": "+-", "\u2013": "-", "\u2014": "-", "…": "...", "\u00d7": "x", "█": "#"}
-#: Name of the error handler for streams.
-_HANDLER = "ddsfl.replace"
+#: Name of an error handler with which a stream writes any text: bytes of file names that are not UTF-8 as they
+#: are, other characters that the encoding lacks replaced. It is registered below.
+ANY_TEXT = "ddsfl.any_text"
 
 
 def printable(text: str, encoding: str) -> str:
     r"""Return ``text`` with everything that ``encoding`` lacks replaced, control characters included.
 
-    Bytes of file names that are no text (surrogates) stay as they are: a stream prepared by
-    `accept_all_text` writes them unchanged.
+    Bytes of file names that are no text (surrogates) stay as they are: the error handler `ANY_TEXT` writes
+    them unchanged.
 
     >>> printable("Küche ± 海\x1b", "ascii"), printable("Küche", "utf-8")
     ('K\\xfcche +- \\u6d77\\x1b', 'Küche')
@@ -25,13 +24,6 @@ def printable(text: str, encoding: str) -> str:
         c if c in "\n\t" or _is_byte(c) or (_fits(c, encoding) and not _is_control(c)) else _replacement(c)
         for c in text
     )
-
-
-def accept_all_text(stream: TextIO) -> None:
-    """Let ``stream`` write any text: file names unchanged even if they are not UTF-8, the rest replaced."""
-    if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error(_HANDLER, _replace)
-        stream.reconfigure(errors=_HANDLER)
 
 
 def _replace(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -68,3 +60,6 @@ def _escaped(character: str) -> str:
     if _is_control(character):
         return f"\\x{ord(character):02x}"
     return character.encode("ascii", "backslashreplace").decode()
+
+
+codecs.register_error(ANY_TEXT, _replace)
