@@ -6,8 +6,8 @@ import codecs
 
 #: Signs of our own output and what stands for them in encodings without them.
 _PLAIN = {"±": "+-", "\u2013": "-", "\u2014": "-", "…": "...", "\u00d7": "x", "█": "#"}
-#: Name of an error handler with which a stream writes any text: bytes of file names that are not UTF-8 as they
-#: are, other characters that the encoding lacks replaced. It is registered below.
+#: Name of an error handler with which a stream writes any text: bytes of file names that are not UTF-8 as
+#: they are, other characters that the encoding lacks replaced. It is registered below.
 ANY_TEXT = "ddsfl.any_text"
 
 
