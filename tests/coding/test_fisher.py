@@ -298,3 +298,15 @@ def test_the_power_of_descriptors_is_taken_before_anything_else():
 def test_a_power_of_descriptors_beyond_its_range_is_refused(bad):
     with pytest.raises(ValueError, match="descriptor_power="):
         FisherVector(n_gaussians=2, descriptor_power=bad, device="cpu").fit(np.eye(20, 3))
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_centres_are_the_means_of_clusters_of_descriptors(power):
+    rng = np.random.default_rng(0)
+    places = np.array([[4.0, 0.0, 1.0], [-1.0, 9.0, 1.0]])
+    X = np.concatenate([place + 0.01 * rng.standard_normal((200, 3)) for place in places])
+    coding = FisherVector(
+        n_gaussians=2, n_components=3, descriptor_power=power, device="cpu", random_state=0
+    ).fit(X)
+    found = coding.centres()
+    np.testing.assert_allclose(found[np.argsort(-found[:, 0])], places, atol=0.02)

@@ -2,14 +2,17 @@ import numpy as np
 import pytest
 import torch
 
+from ddsfl.compute import device as device_module
 from ddsfl.compute.device import (
     as_numpy,
     as_tensor,
+    has_nvidia_gpu,
     make_generator,
     resolve_device,
     rows_within,
     slices,
     spawn_seeds,
+    unused_gpu,
 )
 
 
@@ -25,7 +28,7 @@ def test_auto_is_cuda_where_there_is_one(monkeypatch):
 
 def test_devices_that_are_not_here_are_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match=r"device='cuda:0'.*no usable CUDA"):
+    with pytest.raises(ValueError, match=r"device='cuda:0' cannot be used: "):
         resolve_device("cuda:0")
     with pytest.raises(ValueError, match="device='toaster' is not a device"):
         resolve_device("toaster")
@@ -126,3 +129,64 @@ def test_slices_cover_everything_once(length, step):
 def test_devices_that_nobody_tested_are_refused():
     with pytest.raises(ValueError, match="device='mps' is not supported; expected 'auto', 'cpu' or 'cuda'"):
         resolve_device("mps")
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A machine without CUDA: a function that sets the build of torch, the driver and what it says."""
+
+    def make(*, build="12.8", gpu=True, says=None):
+        def init():
+            if says:
+                raise RuntimeError(says)
+
+        file = tmp_path / "version"
+        file.touch() if gpu else file.unlink(missing_ok=True)
+        monkeypatch.setattr(device_module, "DRIVER_FILES", (str(file),))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(torch.version, "cuda", build)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(torch.cuda, "init", init)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"build": None}, "is a CPU build, a GPU was found; see docs/install.md"),
+        ({"build": None, "gpu": False}, "is a CPU build, no NVIDIA driver was found either"),
+        ({"gpu": False}, "built for CUDA 12.8, but no NVIDIA driver was found"),
+        ({"says": "The NVIDIA driver on your system is too old (found version 11040)."}, "driver is too old"),
+        ({"says": "CUDA unknown error - nobody knows.\nMore."}, "CUDA unknown error - nobody knows; see"),
+        ({}, "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_the_reason_why_cuda_cannot_be_used_is_named(machine, parts, words):
+    machine(**parts)
+    with pytest.raises(ValueError) as error:
+        resolve_device("cuda")
+    assert str(error.value).startswith("device='cuda' cannot be used: ")
+    assert words in str(error.value)
+
+
+def test_a_gpu_that_stays_unused_is_named(machine, monkeypatch):
+    machine(build=None)
+    assert "is a CPU build: the CPU is used" in unused_gpu("auto")
+    assert unused_gpu("cpu") is None  # as the user wishes
+    machine(says="The NVIDIA driver on your system is too old (found version 11040).")
+    assert "A GPU was found, but the CPU is used: the NVIDIA driver is too old" in unused_gpu("auto")
+    machine(build=None, gpu=False)
+    assert unused_gpu("auto") is None
+    machine(build=None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert unused_gpu("auto") is None
+
+
+def test_the_program_of_the_driver_also_shows_a_gpu(machine, tmp_path):
+    machine(gpu=False)
+    assert not has_nvidia_gpu()
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nexit 9\n")  # is not started
+    program.chmod(0o755)
+    assert has_nvidia_gpu()

@@ -73,3 +73,13 @@ def test_contrast_is_divided_out_and_flat_cells_are_zero():
     [descriptors] = HOG2x2(n_scales=1, device="cpu").describe([faint])
     assert descriptors.vectors[:, 0].item() > 0.35  # one gray level is an edge
     assert loud.vectors.max() <= 0.4 * 18 / np.sqrt(18) / 2 + 1e-5
+
+
+def test_strokes_of_an_edge_point_to_its_brighter_side():
+    image = torch.zeros(1, 32, 32, dtype=torch.uint8)
+    image[:, :, 20:] = 255
+    [found] = HOG2x2(n_scales=1, device="cpu").describe([image])
+    strokes = HOG2x2().strokes(found.vectors.numpy())
+    assert strokes.shape == (1, 2, 2, 18)
+    assert set(np.nonzero(strokes[0] > 0.01)[2]) == {0}  # right
+    assert strokes[0, :, 1].sum() > strokes[0, :, 0].sum()

@@ -113,3 +113,13 @@ def test_mistakes_are_named(parameters):
     [(name, value)] = parameters.items()
     with pytest.raises(ValueError, match=f"{name}={value}"):
         DenseSIFT(**parameters, device="cpu").describe([noise((20, 20))])
+
+
+def test_strokes_of_an_edge_point_to_its_brighter_side():
+    image = torch.zeros(1, 16, 16, dtype=torch.uint8)
+    image[:, 10:] = 255
+    [found] = DenseSIFT(n_scales=1, device="cpu").describe([image])
+    strokes = DenseSIFT().strokes(found.vectors.numpy())
+    assert strokes.shape == (1, 4, 4, 8)
+    assert set(np.nonzero(strokes[0] > 0.01)[2]) == {2}  # down
+    assert strokes[0].sum(axis=(1, 2)).argmax() == 2  # third row of bins

@@ -13,7 +13,8 @@ from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.settings import NAMED, Settings
-from ddsfl.report.inspection import describe_model, draw_model
+from ddsfl.report.inspection import describe_model
+from ddsfl.report.pictures import draw_model
 from tests.support.models import FUSED, IMAGES, LABELS, SIFT, SOURCES, model_of
 from tests.support.tiny import TINY
 
@@ -41,8 +42,9 @@ def test_hand_crafted_descriptors_suffice_for_a_classifier(tmp_path):
     assert model.transform(IMAGES).shape == (12, 50)
     loaded = loaded_copy(model, tmp_path)
     np.testing.assert_array_equal(loaded.decision_function(IMAGES), model.decision_function(IMAGES))
-    assert [table.title for table in describe_model(loaded)] == ["Model", "Blocks", "Classes", "Time"]
-    assert draw_model(loaded, tmp_path / "pictures") == []
+    titles = ["Model", "Blocks", "Classes", "Hard to tell apart", "Time"]
+    assert [table.title for table in describe_model(loaded)] == titles
+    assert [path.name for path in draw_model(loaded, tmp_path / "pictures")] == ["edges-words.png"]
     with pytest.raises(AttributeError, match="no learned layers"):
         _ = loaded.stack_
 
@@ -93,7 +95,7 @@ def test_weights_named_cv_are_chosen_on_the_training_images_and_others_stay(fuse
     assert choose_weights(grams, targets, given=given, random_state=seed).weights == fused.weights_
     shown = [list(column.cells)[1] for column in describe_model(fused)[2].columns]
     assert [str(cell) for cell in shown[:3]] == ["layer1 fisher", "layer 1, signs 0.5", "fisher"]
-    assert shown[5] == f"{fused.weights_[1]:g} (chosen)"
+    assert shown[5:7] == [str(WIDTHS[1]), f"{fused.weights_[1]:g} (chosen)"]
 
 
 def test_saved_and_loaded_it_is_the_same(fused, tmp_path):

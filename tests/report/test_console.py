@@ -1,10 +1,17 @@
+import io
 import re
 import sys
+import threading
+import time
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from ddsfl.report import console as module
-from ddsfl.report.console import Console, describe_stage
+from ddsfl.report.console import Console, describe_stage, show
+from ddsfl.report.progress import Ticker
+from ddsfl.report.text import ANY_TEXT
 
 
 @pytest.fixture
@@ -15,27 +22,31 @@ def clock(monkeypatch):
     return now
 
 
-class Bar:
-    """Replaces tqdm; records its arguments and updates."""
-
-    made = ()
-
-    def __init__(self, total, **options):
-        self.total, self.options, self.n, self.closed = total, options, 0, False
-        Bar.made = (*Bar.made, self)
-
-    def update(self, count):
-        self.n += count
-
-    def close(self):
-        self.closed = True
-
-
 @pytest.fixture
-def bars(monkeypatch):
-    monkeypatch.setattr(Bar, "made", ())
-    monkeypatch.setattr(module, "tqdm", Bar)
-    return lambda: list(Bar.made)
+def terminal(monkeypatch):
+    monkeypatch.setattr(module, "_is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch):
+    """No thread: tests that look at single lines draw them themselves."""
+    monkeypatch.setattr(module, "Ticker", NoTicker)
+
+
+class NoTicker:
+    def __init__(self, method, seconds):
+        self.seconds = seconds
+
+    def stop(self):
+        pass
+
+
+def line_of(captured):
+    """The running line as it stands on the terminal."""
+    shown = captured.err.split("\r")
+    assert shown[-1] == ""  # the cursor is in the first column
+    return shown[-2].rstrip()
 
 
 @pytest.mark.parametrize(
@@ -95,26 +106,96 @@ def test_whatever_follows_ends_the_stage_first(capsys, clock, following):
     assert capsys.readouterr().err.splitlines() == ["classifier: 1.0 s", *lines[following]]
 
 
-def test_a_reused_stage_has_no_time_and_no_bar(capsys, bars):
+def test_a_reused_stage_has_no_time_and_no_progress(capsys):
     console = Console()
     console.stage("layer2.space", found=True)
     console.progress(1, 5)
     console.close()
     assert capsys.readouterr().err == "layer 2: principal axes: reused from an earlier run\n"
-    assert bars() == []
 
 
-def test_a_terminal_shows_the_stage_at_once(capsys, monkeypatch, clock):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+def test_a_terminal_shows_the_stage_at_once_and_then_a_running_clock(capsys, terminal, clock):
     console = Console()
     console.begin("reading")
-    assert capsys.readouterr().err == "reading ...\r"
-    clock[0] += 0.5
+    assert capsys.readouterr().err == "| reading ...\r"
+    signs = set()
+    for seconds in (1, 61, 7000):
+        clock[0] = 100 + seconds
+        console._tick()
+        sign, line = line_of(capsys.readouterr()).split(" ", 1)
+        signs.add(sign)
+        assert line == f"reading: { {1: '1 s', 61: '1 min', 7000: '1 h 57 min'}[seconds] } so far"
+    assert len(signs) == 3
     console.close()
-    assert capsys.readouterr().err == "reading: 0.5 s\n"
+    assert re.fullmatch(r" +\rreading: 7000\.0 s\n", capsys.readouterr().err)
 
 
-def test_quiet_prints_only_problems(capsys, bars):
+def test_a_terminal_shows_progress_and_the_time_left(capsys, terminal, clock):
+    console = Console(prefix="split 1, ")
+    console.stage("layer1.vectors2", found=False)
+    console.progress(500, 1500)  # a second part begins in the middle
+    clock[0] += 10
+    console.progress(600, 1500)
+    clock[0] += 5
+    capsys.readouterr()
+    console._tick()
+    words = "split 1, layer 1: vectors, part 2: 600 of 1500 images, 40 %, 1 min left"  # 90 s - 5 s
+    assert line_of(capsys.readouterr()) == f"/ {words}"
+    console.progress(1500, 1500)
+    console._tick()  # the pass is complete, the stage is not
+    assert line_of(capsys.readouterr()) == "- split 1, layer 1: vectors, part 2: 15 s so far"
+
+
+def test_the_running_line_fits_a_narrow_terminal(capsys, terminal, clock, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    console = Console()
+    console.begin("layer1.vectors1")
+    console.progress(0, 1500)
+    clock[0] += 10
+    console.progress(150, 1500)
+    console._tick()
+    assert line_of(capsys.readouterr()) == "/ layer 1: vectors, part 1: 10 %, 2 min"  # cut at the border
+
+
+def test_a_log_has_no_bar_and_few_lines(capsys, clock):
+    console = Console()
+    console.begin("layer1.vectors1")
+    for second in range(1, 101):
+        clock[0] = 100 + second
+        console.progress(second, 1000)
+        console._tick()
+    assert capsys.readouterr().err.splitlines() == [
+        f"layer 1: vectors, part 1: {done} of 1000 images, {done // 10} %, {left} left"
+        for done, left in ((30, "16 min"), (60, "16 min"), (90, "15 min"))
+    ]
+    for second in range(101, 36_001):
+        clock[0] = 100 + second
+        console._tick()
+    lines = capsys.readouterr().err.splitlines()
+    assert 50 < len(lines) < 200  # ten hours
+    console.close()
+    assert capsys.readouterr().err == "layer 1: vectors, part 1: 36000.0 s\n"
+
+
+def test_a_log_names_a_stage_without_progress_after_half_a_minute(capsys, clock):
+    console = Console()
+    console.begin("layer1.bank")
+    for seconds in (1, 29.9, 30.1, 40, 61):
+        clock[0] = 100 + seconds
+        console._tick()
+    lines = [f"layer 1: filter bank: {time} so far" for time in ("30 s", "1 min")]
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_units_other_than_images(capsys, terminal, clock):
+    console = Console()
+    console.begin("set.zip", unit="MiB")
+    console.progress(3, 12)
+    console._tick()
+    assert line_of(capsys.readouterr()) == "/ set.zip: 3 of 12 MiB, 25 %"
+
+
+def test_quiet_prints_only_problems(capsys):
     console = Console(quiet=True)
     console.say("Hello.")
     console.stage("layer1.bank", found=True)
@@ -124,7 +205,6 @@ def test_quiet_prints_only_problems(capsys, bars):
     console.warn(["first", "second"])
     console.close()
     assert capsys.readouterr().err == "  - first\n  - second\n"
-    assert bars() == []
 
 
 def test_all_problems_are_named(capsys):
@@ -132,75 +212,87 @@ def test_all_problems_are_named(capsys):
     assert capsys.readouterr().err.splitlines() == [f"  - {number}" for number in range(1500)]
 
 
-@pytest.mark.parametrize(("terminal", "seconds"), [(True, 0.2), (False, 30)])
-def test_the_bar_shows_the_given_progress(capsys, monkeypatch, bars, terminal, seconds):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    console = Console(prefix="split 1, ")
-    console.begin("reading")
-    for done in (2, 3, 7):
-        console.progress(done, 9)
-        assert bars()[-1].n == done
-    (bar,) = bars()
-    assert (bar.total, bar.closed) == (9, False)
-    assert bar.options["desc"] == "split 1, reading"
-    assert bar.options["mininterval"] == seconds
-    assert bar.options["file"] is sys.stderr
-    assert bar.options["leave"] is False  # replaced by the line with the time
-    console.close()
-    assert bar.closed
-
-
-def test_a_pass_of_another_length_has_its_own_bar(bars):
-    console = Console()
-    console.stage("layer1.bank", found=False)
-    console.progress(4, 5)
-    console.progress(1, 8)
-    first, second = bars()
-    assert (first.total, first.n, first.closed) == (5, 4, True)
-    assert (second.total, second.n, second.closed) == (8, 1, False)
-    console.stage("classifier", found=False)
-    assert second.closed
-    console.progress(1, 8)
-    assert len(bars()) == 3
-
-
-def test_progress_outside_of_a_stage_is_not_shown(capsys, bars):
+def test_progress_outside_of_a_stage_is_not_shown(capsys):
     console = Console()
     console.progress(1, 2)
-    assert bars() == []
+    console.close()
     assert capsys.readouterr().err == ""
 
 
-def test_the_real_bar_works(capsys):
+def test_an_abandoned_stage_has_no_time_and_no_line(capsys, terminal):
     console = Console()
-    console.begin("reading")
-    for done in range(1, 4):
-        console.progress(done, 3)
-    console.close()
-    assert re.search(r"reading: \d+\.\d s\n$", capsys.readouterr().err)
-
-
-def test_an_abandoned_stage_has_no_time_and_no_bar(capsys, monkeypatch, bars):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    console = Console()
-    console.begin("reading")
-    Console.break_off()
-    Console.break_off()
-    console.close()
-    assert capsys.readouterr().err == "reading ...\r\n"
     console.begin("reading")
     console.progress(1, 5)
-    capsys.readouterr()
+    Console.break_off()
     Console.break_off()
     console.close()
-    assert bars()[-1].closed
-    assert capsys.readouterr().err == ""
+    assert line_of(capsys.readouterr()) == ""
 
 
 def test_a_silent_console_does_not_change_whether_the_command_resumes():
-    Console(resumes=True)
+    first = Console(resumes=True)
     assert Console.silent().quiet
-    assert Console.break_off()
-    Console()
+    assert Console.break_off() == first.resumes
+    second = Console()
     Console.silent()
-    assert not Console.break_off()
+    assert Console.break_off() == second.resumes
+
+
+def progress_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "ddsfl progress"]
+
+
+@pytest.mark.parametrize("end", ["close", "break_off", "forgotten"])
+def test_the_clock_runs_by_itself_and_leaves_no_thread_behind(capsys, monkeypatch, terminal, end):
+    monkeypatch.setattr(module, "Ticker", Ticker)
+    monkeypatch.setattr(module, "_REDRAW", 0.01)
+    console = Console()
+    console.begin("reading")
+    until = time.monotonic() + 5
+    while "so far" not in capsys.readouterr().err:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    [thread] = progress_threads()
+    assert thread.daemon
+    if end == "forgotten":  # as after an error in somebody's program
+        del console
+        thread.join(timeout=5)
+    else:
+        getattr(console, end)()
+    assert not progress_threads()
+
+
+def table_of(*names):
+    table = Table("image", "label", title="Images")
+    for name in names:
+        table.add_row(Text(name), "sea ± 1")
+    return table
+
+
+def test_tables_in_a_pipe_are_complete(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "folder/" + 30 * "long name " + ".jpg"
+    show(table_of(name))
+    assert name in capsys.readouterr().out
+
+
+def test_tables_on_a_narrow_terminal_are_folded(capsys, monkeypatch):
+    monkeypatch.setattr(module, "_is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "abcdefghijklmnopqrstuvwxyz" * 3
+    show(table_of(name))
+    out = capsys.readouterr().out
+    assert all(len(line) <= 40 for line in out.splitlines())
+    assert name in re.sub(r"[^a-z]|sea", "", out)
+
+
+def test_tables_in_ascii_stay_in_line(monkeypatch):
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii", errors=ANY_TEXT)
+    monkeypatch.setattr(sys, "stdout", stream)
+    show(table_of("Küche 海.jpg", "plain.jpg"))
+    stream.flush()
+    lines = raw.getvalue().decode("ascii").splitlines()
+    assert any("K\\xfcche \\u6d77.jpg" in line for line in lines)
+    assert any("sea +- 1" in line for line in lines)
+    assert {line[0] for line in lines[1:]} <= set("+|")

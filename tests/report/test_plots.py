@@ -1,11 +1,17 @@
 import errno
 import os
+import subprocess
+import sys
+import warnings
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
 from PIL import Image
 
 from ddsfl.report import plots
+from ddsfl.report.plots.figure import similar_order
+from ddsfl.report.plots.sharing import _column_order
 
 NAMES = ["forest", "Küche", "street", "coast"]
 
@@ -19,7 +25,8 @@ def figures(monkeypatch):
         saved.append(figure)
         save_figure(figure, path)
 
-    monkeypatch.setattr(plots, "save_figure", keep)
+    for module in ("blocks", "confusion", "filters", "objective", "sharing", "words"):
+        monkeypatch.setattr(f"ddsfl.report.plots.{module}.save_figure", keep)
     return saved
 
 
@@ -50,7 +57,7 @@ def test_filters_are_in_reading_order_on_white(tmp_path, figures, channels):
     tiles = np.random.default_rng(0).normal(size=(6, channels, 4, 4))
     pictures = tiles[:, 0] if channels == 1 else tiles
     plots.draw_filters(tmp_path / "f.png", pictures, "Filters", caption="Layer 1.")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     assert heading(axes) == (
         "Filters",
         "6 filters of 4 x 4 pixels, each scaled to its own range; gray is zero. Layer 1.",
@@ -84,7 +91,7 @@ def test_row_order_puts_similar_classes_side_by_side():
     kinds = rng.random((3, 60)) < 0.3
     sharing = np.concatenate([kinds, kinds])  # class i and i + 3 use the same filters
     sharing[3:] ^= rng.random((3, 60)) < 0.02
-    order = plots._row_order(sharing)
+    order = similar_order(sharing)
     assert sorted(order) == list(range(6))
     place = {row: index for index, row in enumerate(order)}
     assert all(abs(place[kind] - place[kind + 3]) == 1 for kind in range(3))
@@ -92,7 +99,7 @@ def test_row_order_puts_similar_classes_side_by_side():
 
 def test_column_order_goes_from_shared_to_own_to_unused():
     sharing = np.array([[0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1], [0, 1, 0, 0, 1, 0]], dtype=bool)
-    assert plots._column_order(sharing).tolist() == [1, 5, 2, 3, 4, 0]
+    assert _column_order(sharing).tolist() == [1, 5, 2, 3, 4, 0]
 
 
 def test_sharing_draws_classes_filters_and_their_numbers(tmp_path, figures):
@@ -162,7 +169,7 @@ def test_objective_draws_terms_of_either_sign_and_terms_switched_off(
 ):
     plots.draw_objective(tmp_path / "o.png", np.array(list(values.values())).T, list(values), "Learning")
     levels(tmp_path / "o.png")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     assert heading(axes) == ("Learning", "Upward jumps: neighbours and sharing were selected again.")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step of the optimiser", "value")
     assert axes.get_yscale() == scale
@@ -185,15 +192,14 @@ def test_confusion_draws_percent_of_each_true_class(tmp_path, figures):
     confusion = np.array([[3, 1, 0, 0], [0, 2, 2, 0], [0, 0, 0, 0], [0, 1, 0, 999]])  # no image of "street"
     plots.draw_confusion(tmp_path / "c.png", confusion, NAMES, "Confusions")
     levels(tmp_path / "c.png")
-    [axes] = figures[0].axes
+    axes = figures[0].axes[0]
     caption = "Percent of each true class; mean class accuracy 75.0 %."  # (75 + 50 + 99.9) / 3
     assert heading(axes) == ("Confusions", caption)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("predicted", "true")
     assert texts_of(axes.get_xticklabels()) == texts_of(axes.get_yticklabels()) == NAMES
     [image] = axes.images
     percent = [[75, 25, 0, 0], [0, 50, 50, 0], [0, 0, 0, 0], [0, 0.1, 0, 99.9]]
-    np.testing.assert_allclose(image.get_array(), percent)
-    assert image.get_clim() == (0, 100)
+    np.testing.assert_array_equal(image.get_array(), colormaps["Blues"](np.array(percent) / 100, bytes=True))
     shown = {(text.get_position()[::-1], text.get_text()): text.get_color() for text in axes.texts[:-1]}
     assert set(shown) == {
         ((0, 0), "75"),
@@ -214,6 +220,8 @@ def test_confusion_draws_percent_of_each_true_class(tmp_path, figures):
         (plots.draw_sharing, (np.zeros((3, 9)), NAMES, "")),
         (plots.draw_objective, (np.zeros((5, 3)), ["one"], "")),
         (plots.draw_confusion, (np.zeros((3, 4)), NAMES, "")),
+        (plots.draw_shares, (np.zeros((3, 4)), NAMES, NAMES, "")),
+        (plots.draw_words, (np.zeros((4, 2, 2)), NAMES, "", "")),
     ],
 )
 def test_shapes_are_checked_before_anything_is_written(tmp_path, draw, arguments):
@@ -230,3 +238,101 @@ def test_a_full_disk_leaves_no_incomplete_picture(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         plots.draw_confusion(tmp_path / "c.png", np.eye(4), NAMES, "")
     assert os.listdir(tmp_path) == []
+
+
+def test_one_class_has_no_negative_numbers(tmp_path, figures):
+    plots.draw_sharing(tmp_path / "s.png", np.array([[True, False, True]]), ["only"], "Sharing")
+    assert heading(figures[0].axes[1])[1] == "2 of 3 filters are used by the only class."
+
+
+def test_names_of_any_script_are_text_and_need_no_warning(tmp_path, figures):
+    names = [r"$x$", r"\frac{a_1}", "a^b [c] $", "Жар-птица", "海滩", "شاطئ", "😀 mood", "x" * 500]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plots.draw_confusion(tmp_path / "c.png", np.eye(8), names, r"Photos of $\frac_^")
+        plots.draw_sharing(tmp_path / "s.png", np.eye(8, dtype=bool), names, "Sharing of $x$")
+        plots.draw_shares(tmp_path / "b.png", np.full((8, 2), 0.5), names[:2], names, "Shares of $x$")
+        plots.draw_words(tmp_path / "w.png", np.ones((8, 1, 1, 4)), names, "Words of $x$", "")
+    assert all(max(levels(path).shape) < 3000 for path in tmp_path.iterdir())
+    assert texts_of(figures[0].axes[0].get_yticklabels())[:2] == [r"\$x\$", r"\frac{a_1}"]
+
+
+def test_many_classes_are_ordered_by_confusion_with_the_worst_pairs_listed(tmp_path, figures):
+    rng = np.random.default_rng(0)
+    kind = rng.permutation(np.repeat(np.arange(10), 4))  # ten groups of four classes that look alike
+    confusion = 20.0 * (kind == kind[:, None]) + 80 * np.eye(40)
+    confusion[3, 5] = 35
+    names = [f"class{number}" for number in range(40)]
+    plots.draw_confusion(tmp_path / "c.png", confusion, names, "Confusions")
+    matrix, pairs = figures[0].axes[:2]
+    order = [names.index(name) for name in texts_of(matrix.get_yticklabels())]
+    assert sorted(order) == list(range(40))
+    assert texts_of(matrix.get_xticklabels()) == texts_of(matrix.get_yticklabels())
+    assert [len(set(kind[order[start : start + 4]])) for start in range(0, 40, 4)] == [1] * 10
+    assert len(matrix.texts) == 1  # the caption; no numbers in small cells
+    shown = [text for text in texts_of(pairs.texts) if "→" in text]
+    assert shown[0] == "class3 → class5"
+    assert 20 < len(shown) <= 40
+    few = NAMES[::-1]
+    plots.draw_confusion(tmp_path / "c.png", np.eye(4), few, "Confusions")
+    assert texts_of(figures[1].axes[0].get_yticklabels()) == few
+    assert texts_of(figures[1].axes[1].texts) == ["No class was taken for another."]
+
+
+def test_labels_are_thinned_out_where_they_would_overlap(tmp_path, figures):
+    names = [f"class {number}" for number in range(420)]
+    plots.draw_sharing(tmp_path / "s.png", np.random.default_rng(0).random((420, 9)) < 0.5, names, "Sharing")
+    matrix, top, side = figures[0].axes
+    assert len(matrix.get_yticklabels()) == len(side.texts) == 140
+    assert heading(top)[1].endswith("by only one. Every 3rd class is named.")
+    assert max(levels(tmp_path / "s.png").shape) <= 3000
+
+
+#: Draws a confusion matrix in a process of its own and prints the memory that this took in MB.
+MEASURED = """
+import re, sys
+import numpy as np
+from ddsfl.report.plots import draw_confusion
+count = int(sys.argv[1])
+confusion = np.random.default_rng(0).poisson(0.3, (count, count)) + 20 * np.eye(count)
+draw_confusion(sys.argv[2], confusion, [f"class number {i}" for i in range(count)], "Confusions")
+print(int(re.search("VmHWM:\\\\s*(\\\\d+) kB", open("/proc/self/status").read())[1]) / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is measured on Linux")
+@pytest.mark.parametrize("count", [200, 1000])
+def test_a_large_confusion_matrix_takes_little_memory(tmp_path, count):
+    command = [sys.executable, "-c", MEASURED, str(count), str(tmp_path / "c.png")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 500
+    assert done.stderr == ""
+    assert 1500 < max(levels(tmp_path / "c.png").shape) <= 3000
+
+
+def test_shares_are_bars_that_add_up(tmp_path, figures):
+    shares = np.array([[0.25, 0.75], [0.5, 0.5], [0.98, 0.02]])
+    plots.draw_shares(tmp_path / "b.png", shares, ["layer1", "sift"], NAMES[:3], "Shares")
+    [axes] = figures[0].axes
+    assert texts_of(axes.get_yticklabels()) == ["street", "Küche", "forest"]  # by the first block
+    first, second = ([bar.get_width() for bar in bars] for bars in axes.containers)
+    assert (first, second) == ([98, 50, 25], pytest.approx([2, 50, 75]))
+    assert texts_of(axes.get_legend().get_texts()) == ["layer1", "sift"]
+    assert texts_of(axes.texts[:-1]) == ["98", "50", "25", "50", "75"]  # 2 % has no room
+
+
+def test_words_are_drawn_as_strokes_of_their_gradients(tmp_path, figures):
+    strokes = np.zeros((2, 2, 2, 4))
+    strokes[0, 0, 1, 1] = 3.0  # upper right bin: brighter below
+    strokes[1, 1, 0, 2] = 0.1  # lower left bin: brighter to the left
+    strokes[1, 1, 1, 0] = 0.05
+    plots.draw_words(tmp_path / "w.png", strokes, ["coast", "street"], "Words", "Strokes.")
+    [axes] = figures[0].axes
+    [lines] = axes.collections
+    first, *second = lines.get_segments()
+    np.testing.assert_allclose(first, [[0.75, 0.25], [0.75, 0.5]], atol=1e-9)  # y points down
+    np.testing.assert_allclose(second[0] - [1.28, 0], [[0.25, 0.75], [0, 0.75]], atol=1e-9)
+    np.testing.assert_allclose(second[1] - [1.28, 0], [[0.75, 0.75], [0.875, 0.75]], atol=1e-9)
+    assert axes.yaxis_inverted()
+    assert texts_of(axes.texts) == ["coast", "street", "Strokes."]

@@ -51,7 +51,7 @@ def get(
     def progress(done: int, total: int) -> None:
         console.progress(done >> 20, total >> 20)
 
-    left = get_dataset(name, to, begin=lambda file: console.begin(f"{file} (MiB)"), progress=progress)
+    left = get_dataset(name, to, begin=lambda file: console.begin(file, unit="MiB"), progress=progress)
     console.close()
     for file in wanted.files:
         record = to / f"{file.name}.sha256"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import check_folder
+from ddsfl.cli.inputs import check_device, check_folder
 from ddsfl.cli.options import Device, Quiet, Seed
 from ddsfl.experiments.demo import run_demo
 from ddsfl.report.console import Console
@@ -23,5 +23,7 @@ def demo(
 
     Compares Random, RICA and DDSFL filters on one split.
     """
+    console = Console(quiet)
+    check_device(device, console)
     check_folder(out)
-    run_demo(out, seed=seed, device=device, console=Console(quiet))
+    run_demo(out, seed=seed, device=device, console=console)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, check_folder, chosen_splits, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, check_folder, chosen_splits, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
@@ -45,6 +45,7 @@ def evaluate(
     """
     console = Console(quiet, resumes=out is not None)
     settings = changed_settings(preset, changes)
+    check_device(device, console)
     if out is not None:
         check_folder(out)
     image_set = ImageSet.find(images)

@@ -11,6 +11,7 @@ from typing import Any
 
 import typer
 
+from ddsfl.compute.device import resolve_device, unused_gpu
 from ddsfl.compute.stages import part_of
 from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
@@ -61,6 +62,13 @@ def chosen_splits(
     split = official_split(image_set.paths, train_list, test_list)
     split.check(image_set.labels)
     return [split]
+
+
+def check_device(device: str, console: Console) -> None:
+    """Raise an error if ``device`` cannot be used, before any work; tell if a GPU stays unused."""
+    resolve_device(device)
+    if unused := unused_gpu(device):
+        console.say(unused)
 
 
 def check_writable(out: Path) -> None:

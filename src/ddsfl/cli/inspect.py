@@ -11,7 +11,8 @@ from ddsfl.cli.inputs import check_folder
 from ddsfl.cli.options import ModelPath, Quiet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import show
-from ddsfl.report.inspection import describe_model, draw_model
+from ddsfl.report.inspection import describe_model
+from ddsfl.report.pictures import draw_model
 
 
 def inspect(
@@ -23,7 +24,8 @@ def inspect(
 ) -> None:
     """Describe a model and draw what it learned.
 
-    Prints settings, classes, times and provenance, and draws filters, sharing and objective.
+    Prints settings, blocks, classes, times and provenance. Draws filters, their sharing, the objective,
+    words of gradient descriptors, and how much each block contributes.
     """
     classifier = SceneClassifier.load(model, device="cpu")
     folder = out if out is not None else model.with_name(f"{model.stem}-pictures")

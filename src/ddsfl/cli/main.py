@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import io
 import sys
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+import ddsfl
+from ddsfl.report.text import ANY_TEXT
 
 
 class Entry(NamedTuple):
@@ -68,6 +71,8 @@ class Program(TyperGroup):
             _end(f"ddsfl: {_sentence(error)}", code=1, error=error)
         except KeyboardInterrupt as error:
             _end("\nddsfl: interrupted", code=130, error=error)
+        finally:
+            _stop_progress()
 
 
 def load_command(name: str) -> Any:
@@ -84,22 +89,37 @@ def load_command(name: str) -> Any:
 app = typer.Typer(cls=Program, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"ddsfl {ddsfl.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def program() -> None:
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
     """Learn local image features from small labelled image sets, and classify with them."""
 
 
 def main() -> None:
     """Run the program."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # file names need not be UTF-8
+        sys.stdout.reconfigure(errors=ANY_TEXT)
     app()
 
 
-def _end(sentence: str, *, code: int, error: BaseException) -> None:
+def _stop_progress() -> bool:
+    """End the running line of progress; return whether the command can be resumed."""
     from ddsfl.report.console import Console  # already imported, unless the command is unknown
 
-    resumes = Console.break_off()
+    return Console.break_off()
+
+
+def _end(sentence: str, *, code: int, error: BaseException) -> None:
+    resumes = _stop_progress()
     if code == 130:
         sentence += "; rerun the same command to resume." if resumes else "."
     print(sentence, file=sys.stderr)

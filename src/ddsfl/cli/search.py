@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ddsfl.cli.inputs import changed_settings, check_folder, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, check_folder, read_set
 from ddsfl.cli.options import Changes, Device, Preset, QuietTable, Seed
 from ddsfl.experiments.search import GRIDS, Candidate, bank_path, search_settings
 from ddsfl.images.folders import ImageSet
@@ -38,6 +38,7 @@ def search(
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
+    check_device(device, console)
     grids = {**GRIDS, **_grids(tries, settings)}
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)

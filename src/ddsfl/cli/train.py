@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, check_folder, check_writable, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
 from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
@@ -31,6 +31,7 @@ def train(
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
+    check_device(device, console)
     check_writable(out)
     checkpoints = out.with_name(out.name + ".stages")
     check_folder(checkpoints)

@@ -87,6 +87,19 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         return torch.empty(0, device=resolve_device(self.device), dtype=described.dtype)
 
     @property
+    @abstractmethod
+    def n_values(self) -> int:
+        """Number of values of one cell of the pyramid."""
+
+    @abstractmethod
+    def centres(self) -> np.ndarray[Any, Any]:
+        """Return the words as descriptors (M, d), to look at them."""
+
+    @abstractmethod
+    def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return values of cells (..., n_values), such as weights of an SVM, as (..., M, values per word)."""
+
+    @property
     def n_samples_wanted(self) -> int:
         """Number of descriptors to learn from."""
         return int(self.samples_per_word * getattr(self, self.size_name))

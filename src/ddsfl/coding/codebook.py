@@ -97,6 +97,19 @@ class Codebook(Coding):
         """Number of words."""
         return len(self.words_)
 
+    @property
+    def n_values(self) -> int:
+        """Number of values of one cell: one per word."""
+        return len(self.words_)
+
+    def centres(self) -> np.ndarray[Any, Any]:
+        """Return the words (M, d)."""
+        return self.words_
+
+    def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return values of cells (..., M) as (..., M, 1)."""
+        return cells[..., None]
+
     def encode(self, X: Tensor) -> Codes:
         """Return the codes of descriptors ``X`` (T, d) on the device of ``X``, without checks."""
         return self.coder(X)(X)

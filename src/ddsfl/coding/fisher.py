@@ -208,6 +208,19 @@ class FisherVector(Coding):
         check_is_fitted(self, "means_")
         return int(2 * self.means_.size)
 
+    def centres(self) -> np.ndarray[Any, Any]:
+        """Return the means of the Gaussians as descriptors (K, d), as far as the kept directions tell."""
+        check_is_fitted(self, "means_")
+        powered = self.mean_ + self.means_ @ self.axes_
+        unpowered: np.ndarray[Any, Any] = np.copysign(np.abs(powered) ** (1 / self.descriptor_power), powered)
+        return unpowered
+
+    def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return values of cells (..., 2 K D) as (..., K, 2 D)."""
+        check_is_fitted(self, "means_")
+        parts = cells.reshape(*cells.shape[:-1], 2, *self.means_.shape)
+        return np.concatenate([parts[..., 0, :, :], parts[..., 1, :, :]], axis=-1)
+
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return the learned arrays by name, for saving to a file."""
         check_is_fitted(self, "means_")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +20,9 @@ from torch import Tensor
 #: Default working memory of a blocked computation.
 DEFAULT_BUDGET_BYTES = 256 * 2**20
 
+#: Files that exist where a driver of NVIDIA is loaded.
+DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidia0")
+
 
 def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     """Return the torch device for ``device``; "auto" is CUDA if available.
@@ -26,7 +32,7 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     """
     resolved = device_named(device)
     if resolved.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} was requested, but this machine has no usable CUDA device.")
+        raise ValueError(f"device={device!r} cannot be used: {why_no_cuda()}")
     return resolved
 
 
@@ -45,6 +51,51 @@ def device_named(device: str | torch.device | None) -> torch.device:
     if named.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
     return named
+
+
+def has_nvidia_gpu() -> bool:
+    """Return whether a driver of NVIDIA shows itself; looks at files only, so it takes no time."""
+    return any(map(os.path.exists, DRIVER_FILES)) or shutil.which("nvidia-smi") is not None
+
+
+def why_no_cuda() -> str:
+    """Return in a sentence why torch cannot use CUDA on this machine; only for machines where it cannot."""
+    if torch.version.cuda is None:
+        found = "a GPU was found" if has_nvidia_gpu() else "no NVIDIA driver was found either"
+        return f"this torch ({torch.__version__}) is a CPU build, {found}; see docs/install.md."
+    if not has_nvidia_gpu():
+        return (
+            f"torch is built for CUDA {torch.version.cuda}, but no NVIDIA driver was found; "
+            "see docs/install.md."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        if "too old" in str(error):
+            return (
+                f"the NVIDIA driver is too old for this torch, which is built for CUDA {torch.version.cuda}; "
+                "expected a newer driver, or a torch for an older CUDA (docs/install.md)."
+            )
+        return f"CUDA does not start: {str(error).strip().splitlines()[0].rstrip('.')}; see docs/install.md."
+    return "the NVIDIA driver shows no GPU, perhaps because CUDA_VISIBLE_DEVICES hides it."
+
+
+def unused_gpu(device: str) -> str | None:
+    """Return a sentence if ``device`` is "auto", there is a GPU and torch cannot use it; None otherwise.
+
+    >>> unused_gpu("cpu") is None
+    True
+    """
+    if device != "auto" or torch.cuda.is_available() or not has_nvidia_gpu():
+        return None
+    if torch.version.cuda is None:
+        return (
+            f"A GPU was found, but this torch ({torch.__version__}) is a CPU build: the CPU is used. "
+            "See docs/install.md."
+        )
+    return f"A GPU was found, but the CPU is used: {why_no_cuda()}"
 
 
 def as_tensor(

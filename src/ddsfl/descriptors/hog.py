@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,6 +56,10 @@ class HOG2x2(GridDescriptor):
     def maps(self, batch: Batch) -> Tensor:
         """Return the descriptors (B, rows, columns, 124) of a batch."""
         return hog2x2_maps(batch)
+
+    def strokes(self, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the signed directions of descriptors (M, 124) as gradients (M, 2, 2, 18)."""
+        return vectors.reshape(-1, 2, 2, N_CELL)[..., :N_DIRECTIONS]
 
 
 def hog2x2_maps(batch: Batch) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,6 +82,10 @@ class DenseSIFT(GridDescriptor):
     def maps(self, batch: Batch) -> Tensor:
         """Return the descriptors (B, rows, columns, 128) of a batch, of unit length or shorter."""
         return normalise_sift(sift_maps(batch, self.step, self.smoothing), self.threshold)
+
+    def strokes(self, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return descriptors (M, 128) as gradients (M, 4, 4, 8)."""
+        return vectors.reshape(-1, N_BINS, N_BINS, N_ORIENTATIONS)
 
 
 def sift_maps(batch: Batch, step: int, smoothing: float) -> Tensor:

@@ -13,7 +13,7 @@ from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.report.console import Console, show
-from ddsfl.report.inspection import draw_model
+from ddsfl.report.pictures import draw_model
 from ddsfl.report.plots import draw_confusion
 
 #: Drawn scenes are small and simple: fewer filters, scales and words than in preset `quick` suffice. Each

@@ -130,6 +130,13 @@ class LocalSource(PixelSource):
             given, partial(_describe_output, copy.copy(self), output), resolve_device(self.device)
         )
 
+    def strokes(self, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+        """Return descriptors (M, d) as strengths of gradients (M, rows, columns, directions), to draw them.
+
+        Direction o of n points to 360 o / n degrees, from right to down. None if these are no gradients.
+        """
+        return None
+
     def describe_outputs(
         self, images: Sequence[Tensor], outputs: Collection[int]
     ) -> dict[int, LocalDescriptors]:

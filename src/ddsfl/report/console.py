@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, TextIO
 
-import rich
+import rich.console
+from rich.console import RenderableType
 from rich.table import Table
-from tqdm import tqdm
+from rich.text import Text
+
+from ddsfl.report.progress import Pass, Ticker, words_for_time
+from ddsfl.report.text import printable
 
 #: Names of stages for people; the stage names themselves are keys of stored results.
 _WORDS = (
@@ -23,6 +30,13 @@ _WORDS = (
     (r"(.+)\.source", r"\1: principal axes"),
     (r"(.+)\.vectors(\d+)", r"\1: vectors, part \2"),
 )
+#: Seconds between two drawings of the running line on a terminal, and its moving sign.
+_REDRAW, _SPINNER = 0.2, "|/-\\"
+#: Seconds until a log names a running stage, and least time between its lines. Later lines are rarer: a
+#: stage of hours gets a few dozen, not a thousand.
+_LOG_EVERY, _LOG_SHARE = 30.0, 0.05
+#: Columns of tables that are not shown on a terminal: nothing is cut off or folded.
+_NO_TERMINAL = 10_000
 
 
 def describe_stage(name: str) -> str:
@@ -40,21 +54,27 @@ def describe_stage(name: str) -> str:
 class Console:
     """Prints on standard error what is being done; with ``quiet``, only problems.
 
-    ``resumes`` means that the command can be resumed after an interruption.
+    On a terminal, a line with a running clock is redrawn until the stage ends. In a log, stages of more than
+    30 s get lines of progress. ``resumes`` means that the command can be resumed after an interruption.
 
     >>> console = Console(quiet=True)
     >>> console.stage("layer1.bank", found=False)
     >>> console.close()
     """
 
-    _latest: ClassVar[Console | None] = None
+    #: Held weakly: the clock of a console that an error left behind stops.
+    _latest: ClassVar[weakref.ref[Console] | None] = None
 
     def __init__(self, quiet: bool = False, prefix: str = "", *, resumes: bool = False) -> None:
         self.quiet, self.prefix, self.resumes = quiet, prefix, resumes
-        self._bar: tqdm | None = None
-        self._name = ""
-        self._start = 0.0
-        Console._latest = self
+        self._name, self._unit = "", ""
+        self._pass: Pass | None = None
+        self._start = self._logged = 0.0
+        self._ticker: Ticker | None = None
+        self._drawn = 0  # characters of the running line on a terminal
+        self._turn = 0
+        self._lock = threading.RLock()  # the ticker and the command write lines in turn
+        Console._latest = weakref.ref(self)
 
     @classmethod
     def silent(cls) -> Console:
@@ -77,37 +97,38 @@ class Console:
 
     def stage(self, name: str, found: bool) -> None:
         """Start a stage; ``found`` means that its result was stored by an earlier run."""
+        if found and not self.quiet:
+            self.close()
+            print(f"{self.prefix}{describe_stage(name)}: reused from an earlier run", file=sys.stderr)
+        elif not found:
+            self.begin(name)
+
+    def begin(self, name: str, unit: str = "images") -> None:
+        """Start a stage, or a named pass that is not stored, such as reading; ``unit`` is what it counts."""
         self.close()
         if self.quiet:
             return
-        self._name, self._start = f"{self.prefix}{describe_stage(name)}", time.perf_counter()
-        if found:
-            print(f"{self._name}: reused from an earlier run", file=sys.stderr)
-            self._name = ""
-        elif sys.stderr.isatty():
-            print(f"{self._name} ...", end="\r", file=sys.stderr, flush=True)
+        self._name, self._unit = f"{self.prefix}{describe_stage(name)}", unit
+        self._start = self._logged = time.perf_counter()
+        if _is_terminal(sys.stderr):
+            self._draw(f"{_SPINNER[0]} {self._name} ...")
+        self._ticker = Ticker(self._tick, _REDRAW if _is_terminal(sys.stderr) else 1.0)
 
     def progress(self, done: int, total: int) -> None:
         """Show that ``done`` of ``total`` items are finished."""
         if self.quiet or not self._name:
             return
-        if self._bar is not None and self._bar.total != total:
-            self._bar.close()
-            self._bar = None
-        if self._bar is None:
-            # On a terminal the bar overwrites itself; in a log each update adds text, so updates are rare.
-            interval = 0.2 if sys.stderr.isatty() else 30
-            self._bar = tqdm(total=total, desc=self._name, mininterval=interval, leave=False, file=sys.stderr)
-        self._bar.update(done - self._bar.n)
+        now = time.perf_counter()
+        with self._lock:
+            if self._pass is None or self._pass.total != total or done < self._pass.done:
+                self._pass = Pass(self._unit, now=now, done=done, total=total)
+            else:
+                self._pass.advance(done, now=now)
 
     def close(self) -> None:
         """End the current stage and print the time it took."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-        if self._name:
-            print(f"{self._name}: {time.perf_counter() - self._start:.1f} s", file=sys.stderr)
-            self._name = ""
+        if name := self._end():
+            print(f"{name}: {time.perf_counter() - self._start:.1f} s", file=sys.stderr)
 
     @classmethod
     def break_off(cls) -> bool:
@@ -115,23 +136,66 @@ class Console:
 
         Returns whether the command can be resumed.
         """
-        console = cls._latest
+        console = None if cls._latest is None else cls._latest()
         if console is None:
             return False
-        if console._bar is not None:
-            console._bar.close()
-            console._bar = None
-        elif console._name and sys.stderr.isatty():
-            print(file=sys.stderr)
-        console._name = ""
+        console._end()
         return console.resumes
 
-    def begin(self, name: str) -> None:
-        """Start a named pass that is not a stored stage, such as reading."""
-        self.stage(name, found=False)
+    def _end(self) -> str:
+        """End the running line; return the name of the stage that it showed, if any."""
+        if self._ticker is not None:
+            self._ticker.stop()
+            self._ticker = None
+        name, self._name, self._pass = self._name, "", None
+        if self._drawn:
+            self._draw("")
+        return name
+
+    def _tick(self) -> None:
+        """Redraw the running line, or add a line to a log when one is due."""
+        with self._lock:
+            now = time.perf_counter()
+            if _is_terminal(sys.stderr):
+                self._turn += 1
+                sign = _SPINNER[self._turn % len(_SPINNER)]
+                line = f"{sign} {self._words(now)}"
+                if len(line) >= shutil.get_terminal_size().columns:
+                    line = f"{sign} {self._words(now, short=True)}"
+                self._draw(line)
+            elif now - self._logged >= max(_LOG_EVERY, _LOG_SHARE * (now - self._start)):
+                self._logged = now
+                print(self._words(now), file=sys.stderr, flush=True)
+
+    def _words(self, now: float, short: bool = False) -> str:
+        """Return the stage and how far it is; after a complete pass only its time is known."""
+        if self._pass is None or self._pass.finished:
+            return f"{self._name}: {words_for_time(now - self._start)} so far"
+        return f"{self._name}: {self._pass.words(now=now, short=short)}"
+
+    def _draw(self, line: str) -> None:
+        """Replace the running line on a terminal; what others print next begins in its first column."""
+        line = line[: shutil.get_terminal_size().columns - 1]
+        print(line.ljust(self._drawn), end="\r", file=sys.stderr, flush=True)
+        self._drawn = len(line)
 
 
 def show(*tables: Table) -> None:
-    """Print tables on standard output."""
+    """Print tables on standard output, complete on any terminal, in a pipe and in any encoding."""
+    encoding = sys.stdout.encoding or "utf-8"
+    screen = rich.console.Console(width=None if _is_terminal(sys.stdout) else _NO_TERMINAL)
     for table in tables:
-        rich.print(table)
+        for column in table.columns:
+            column.overflow = "fold"  # names must not be cut off
+            column._cells = [_printable_cell(cell, encoding) for cell in column._cells]
+        screen.print(table)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
+def _printable_cell(cell: RenderableType, encoding: str) -> RenderableType:
+    if isinstance(cell, Text):
+        cell.plain = printable(cell.plain, encoding)
+    return cell

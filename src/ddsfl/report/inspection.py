@@ -1,77 +1,122 @@
-"""Inspection of a model: tables that describe it, pictures of what it learned."""
+"""Inspection of a model: tables that describe it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ddsfl.encoder.block import Block
-from ddsfl.learning.stack import FilterStack
+from ddsfl.learning.layer import Layer
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.report.plots import draw_filters, draw_objective, draw_sharing
+from ddsfl.report.weights import block_parts, block_shares, confusable_classes
+
+#: Rows of the table of similar classes, and length of the bars of times.
+_PAIRS, _BAR = 10, 30
 
 
 def describe_model(model: SceneClassifier) -> list[Table]:
-    """Return tables of provenance, layers, blocks and classes of a fitted model."""
+    """Return tables of provenance, layers, blocks, classes and times of a fitted model."""
+    tables = [_about(model)]
+    if "stack" in model.sources_:
+        tables.append(_layers_table(model))
+    tables.append(_blocks_table(model))
+    classes = Table(_right("number"), "class", _right("images"), title="Classes")
+    for number, (name, count) in enumerate(zip(model.classes_, model.training_["images_per_class"]), start=1):
+        classes.add_row(str(number), Text(str(name)), str(count))
+    tables.append(classes)
+    pairs = confusable_classes(model, _PAIRS)
+    if pairs:
+        similar = Table(
+            "class", "class", _right("cosine of the SVM weights"), title="Hard to tell apart",
+            caption="The more negative, the more alike the classes look to the model.",
+        )  # fmt: skip
+        for first, second, cosine in pairs:
+            similar.add_row(Text(first), Text(second), f"{cosine:.2f}")
+        tables.append(similar)
+    return [*tables, _times(model)]
+
+
+def _right(title: str) -> Column:
+    return Column(title, justify="right")
+
+
+def _about(model: SceneClassifier) -> Table:
     about = Table("", "", title="Model", show_header=False)
-    training = model.training_
+    training, machine = model.training_, model.classifier_
     about.add_row("preset", Text(model.settings_.preset or "none: custom settings"))
     for path, value in model.settings_.changes.items():
         about.add_row("changed", Text(f"{path} = {value}"))
     about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
     about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
+    labels = "several labels per image" if model.multilabel_ else "one label per image"
+    about.add_row("classes", f"{len(model.classes_)}, {labels}")
     about.add_row("device", model.device_)
-    about.add_row("C of the SVM", f"{model.classifier_.C_:g}")
-
-    tables = [about]
-    if "stack" in model.sources_:
-        tables.append(_layers_table(model))
-    blocks = Table("block", "descriptors", "coding", "words", "cells", "weight", title="Blocks")
-    for block, coding, weight in zip(model.settings_.blocks, model.codings_, model.weights_):
-        cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels) if block.coding else "-"
-        chosen = " (chosen)" if block.weight == "cv" else ""
-        blocks.add_row(
-            Text(block.name),
-            Text(_source_words(model, block)),
-            block.coding["method"] if block.coding else "-",
-            "-" if coding is None else str(coding.n_learned),
-            cells,
-            f"{weight:g}{chosen}",
-        )
-
-    classes = Table("class", "images", title="Classes")
-    for name, count in zip(model.classes_, training["images_per_class"]):
-        classes.add_row(Text(str(name)), str(count))
-
-    seconds = Table("stage", "seconds", title="Time")
-    for name, value in _by_kind(model.seconds_).items():
-        seconds.add_row(Text(name), f"{value:.1f}")
-    return [*tables, blocks, classes, seconds]
+    about.add_row("values per image", f"{machine.n_features_in_:,}")
+    scores = getattr(machine, "cv_scores_", None)
+    if scores is None:
+        about.add_row("C of the SVM", f"{machine.C_:g}")
+    else:
+        tried = ", ".join(f"{C:g}: {100 * score:.1f} %" for C, score in zip(machine.Cs, scores))
+        about.add_row("C of the SVM", f"{machine.C_:g}, by cross-validation ({tried})")
+    slopes = getattr(machine, "slopes_", None)
+    if slopes is None:
+        about.add_row("probabilities", "not calibrated")
+    else:
+        about.add_row("probabilities", f"calibrated, slope {slopes.mean():.2f}")
+    return about
 
 
 def _layers_table(model: SceneClassifier) -> Table:
-    layers = Table("layer", "field", "step", "scales", "filters", "used per class", "shared", title="Layers")
-    for number, (layer, sharing) in enumerate(zip(model.settings_.layers, model.stack_.sharing_), start=1):
-        users = sharing.sum(axis=0)
-        used = f"{sharing.sum(axis=1).mean():.0f}" if sharing.any() else "no sharing learned"
-        layers.add_row(
-            str(number),
-            f"{layer.field} px",
-            str(layer.step),
-            str(layer.n_scales),
-            str(len(model.stack_.learned_[number - 1].filters)),
-            used,
-            str(int((users > 1).sum())),
-        )
-
+    layers = Table(
+        "layer", "field", "step", "scales", "filters", "learned from", "filters per class", "shared",
+        title="Layers",
+    )  # fmt: skip
+    for number, layer in enumerate(model.settings_.layers, start=1):
+        cells = [str(number), f"{layer.field} px", str(layer.step), str(layer.n_scales)]
+        if layer.bank is None:
+            layers.add_row(*cells, "-", f"nothing: pools layer {number - 1}", "-", "-")
+            continue
+        sharing = model.stack_.sharing_[number - 1]
+        cells += [str(len(model.stack_.learned_[number - 1].filters)), _learned_from(layer)]
+        if sharing.any():
+            cells += [f"{sharing.sum(axis=1).mean():.0f}", str(int((sharing.sum(axis=0) > 1).sum()))]
+        else:
+            cells += ["all", "-"]
+        layers.add_row(*cells)
     return layers
 
 
-def _source_words(model: SceneClassifier, block: Block) -> str:
+def _learned_from(layer: Layer) -> str:
+    bank = layer.bank or {}
+    uses_classes = bank.get("gamma", 1) or bank.get("eta", 1)
+    return "patches and classes" if uses_classes else "patches only"
+
+
+def _blocks_table(model: SceneClassifier) -> Table:
+    """Return what each block is made of and how much it contributes to the decisions."""
+    blocks = Table(
+        "block", "descriptors", "coding", _right("words"), "cells", _right("values"), "weight",
+        _right("share of decisions"), title="Blocks",
+    )  # fmt: skip
+    parts, shares = block_parts(model), block_shares(model)
+    for index, (block, coding, weight) in enumerate(
+        zip(model.settings_.blocks, model.codings_, model.weights_)
+    ):
+        cells = " + ".join(f"{rows}x{columns}" for rows, columns in block.levels) if block.coding else "-"
+        blocks.add_row(
+            Text(block.name),
+            Text(source_words(model, block)),
+            block.coding["method"] if block.coding else "-",
+            "-" if coding is None else f"{coding.n_learned} {coding.noun}",
+            cells + (", mirrored too" if block.mirrored else ""),
+            "-" if parts is None else f"{parts[index].shape[1]:,}",
+            f"{weight:g}" + (" (chosen)" if block.weight == "cv" else ""),
+            "-" if shares is None else f"{100 * shares[:, index].mean():.0f} %",
+        )
+    return blocks
+
+
+def source_words(model: SceneClassifier, block: Block) -> str:
     """Return the name of a block's descriptors for people."""
     if block.source == "stack":
         layer = model.settings_.layers[block.output]
@@ -84,40 +129,15 @@ def _source_words(model: SceneClassifier, block: Block) -> str:
     return f"{named} {network['file']} {network['fingerprint'][:12]}" if network else named
 
 
-def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
-    """Draw filters, sharing and objective of each layer into ``folder``; return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files: list[Path] = []
-    if "stack" not in model.sources_:  # only learned layers can be drawn
-        return files
-    names = [str(name) for name in model.classes_]
-    stack = model.stack_
-    for index, pictures in enumerate(stack.pixel_filters_):
-        layer = f"layer {index + 1}"
-        path = folder / f"layer{index + 1}-filters.png"
-        shown = pictures[:, 0] if pictures.shape[1] == 1 else pictures
-        draw_filters(path, shown, f"What the {len(pictures)} filters of {layer} look for")
-        files.append(path)
-        if stack.sharing_[index].any():
-            path = folder / f"layer{index + 1}-sharing.png"
-            draw_sharing(path, stack.sharing_[index], names, f"Which classes share which filters, {layer}")
-            files.append(path)
-        if len(stack.objective_[index]) > 1:
-            path = folder / f"layer{index + 1}-objective.png"
-            draw_objective(path, *objective_curves(stack, index), f"Learning {layer}")
-            files.append(path)
-    return files
-
-
-def objective_curves(stack: FilterStack, index: int) -> tuple[np.ndarray[Any, Any], tuple[str, ...]]:
-    """Return the objective of a layer and those of its terms that were ever nonzero, with names."""
-    values, names = stack.objective_[index], stack.objective_terms_[index]
-    used = [
-        column
-        for column, name in enumerate(names)
-        if name not in ("round", "leg") and values[:, column].any()
-    ]
-    return values[:, used], tuple(names[column] for column in used)
+def _times(model: SceneClassifier) -> Table:
+    joined = _by_kind(model.seconds_)
+    seconds = Table("stage", _right("seconds"), "", title="Time")
+    longest = max([*joined.values(), 1e-9])
+    for name, value in joined.items():
+        seconds.add_row(Text(name), f"{value:.1f}", Text("█" * round(_BAR * value / longest)))
+    seconds.add_section()
+    seconds.add_row("total", f"{sum(joined.values()):.1f}", "")
+    return seconds
 
 
 def _by_kind(seconds: dict[str, float]) -> dict[str, float]:
