@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from ddsfl.datasets.protocols import Split, official_split, random_splits
-from ddsfl.images.folders import ImageSet, ImageSetError, Label
+from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
+from ddsfl.images.walk import ignored_sentence
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
@@ -103,12 +104,7 @@ def read_set(
     problems = images.read_all(console.progress)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
-    listed = [*problems, *kept.problems]
-    if listed:
-        console.warn([f"{len(listed)} problem(s) with the images:"])
-        console.warn(listed)
-    if strict and listed:
-        raise ImageSetError(f"--strict: {len(listed)} problem(s) with the images, listed above.")
+    _show_left_out([*problems, *kept.problems], kept.ignored, strict, console)
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(image_set.paths)}
@@ -118,20 +114,32 @@ def read_set(
 
 
 def read_images(
-    paths: list[Path], settings: Settings, strict: bool, console: Console
+    listing: Listing, settings: Settings, strict: bool, console: Console
 ) -> tuple[list[Path], ImageList]:
     """Return the readable images and their paths; list the others."""
     # Images are read twice, to find the bad ones and to classify. A small cache bounds the memory for any
     # number of images, at the cost of decoding the others again.
+    paths = listing.paths
     images = settings.image_list(paths, cache_bytes=2**28)
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()
-    console.warn(problems)
-    if problems and strict:
-        raise ImageSetError(f"--strict: {len(problems)} image(s) cannot be read.")
+    _show_left_out([*problems, *listing.problems], listing.ignored, strict, console)
     bad = {problem.index for problem in problems}
     good = [index for index in range(len(paths)) if index not in bad]
     if not good:
         raise ImageSetError("none of the images can be read.")
     return [paths[index] for index in good], images.subset(good)
+
+
+def _show_left_out(
+    problems: Sequence[object], ignored: Mapping[str, int], strict: bool, console: Console
+) -> None:
+    """Print what was left out of a set of images and what was ignored; refuse problems if ``strict``."""
+    if sentence := ignored_sentence(ignored):
+        console.say(sentence)
+    if problems:
+        console.warn([f"{len(problems)} problem(s) with the images:"])
+        console.warn(problems)
+    if problems and strict:
+        raise ImageSetError(f"--strict: {len(problems)} problem(s) with the images, listed above.")
