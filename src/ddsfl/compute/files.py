@@ -34,6 +34,16 @@ def regular_only(path: str, flags: int) -> int:
     return descriptor
 
 
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Return the text of a regular file.
+
+    >>> read_text(__file__).splitlines()[0]
+    '\"\"\"Files that people name are opened only if they are regular files.\"\"\"'
+    """
+    with open(path, encoding=encoding, opener=regular_only) as stream:
+        return stream.read()
+
+
 def check_regular(path: str | os.PathLike[str], mode: int) -> None:
     """Raise OSError unless ``mode``, the mode of ``path`` after following links, is that of a regular file.
 
