@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import typer
 from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.walk import ignored_sentence
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
@@ -104,7 +103,7 @@ def read_set(
     problems = images.read_all(console.progress)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
-    _show_left_out([*problems, *kept.problems], kept.ignored, strict, console)
+    _show_left_out([*problems, *kept.problems], kept.ignored_files, strict, console)
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(image_set.paths)}
@@ -124,7 +123,7 @@ def read_images(
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()
-    _show_left_out([*problems, *listing.problems], listing.ignored, strict, console)
+    _show_left_out([*problems, *listing.problems], listing.ignored_files, strict, console)
     bad = {problem.index for problem in problems}
     good = [index for index in range(len(paths)) if index not in bad]
     if not good:
@@ -132,12 +131,10 @@ def read_images(
     return [paths[index] for index in good], images.subset(good)
 
 
-def _show_left_out(
-    problems: Sequence[object], ignored: Mapping[str, int], strict: bool, console: Console
-) -> None:
+def _show_left_out(problems: Sequence[object], ignored: str, strict: bool, console: Console) -> None:
     """Print what was left out of a set of images and what was ignored; refuse problems if ``strict``."""
-    if sentence := ignored_sentence(ignored):
-        console.say(sentence)
+    if ignored:
+        console.say(ignored)
     if problems:
         console.warn([f"{len(problems)} problem(s) with the images:"])
         console.warn(problems)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ddsfl.compute.device import drawn_seed
 from ddsfl.compute.files import check_regular
+from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.model.file import ModelFileError, read_header
@@ -75,11 +76,12 @@ class EarlierModel:
         ):
             self._refuse("another file of a network or table")
 
-    def check_images(self, images: ImageList, labels: Labels) -> None:
+    def check_images(self, images: ImageList, y: Sequence[Label]) -> None:
         """Check that the model was trained with these images and labels."""
         training = self.header.get("training", {})
         if training.get("fingerprint") != images.fingerprint():
             self._refuse("other images")
+        labels = Labels.read(y)
         if "labels" not in training:
             self._refuse("an older ddsfl, which did not record the labels")
         if (self.header.get("classes"), training["labels"]) != (

@@ -12,7 +12,6 @@ from ddsfl.cli.options import Changes, Device, ImageSetPath, Overwrite, Preset, 
 from ddsfl.cli.outputs import EarlierModel, check_free
 from ddsfl.compute.stages import check_stages_folder, remove_stages
 from ddsfl.images.folders import ImageSet
-from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
 
@@ -44,7 +43,7 @@ def train(
     else:
         earlier.check_settings(settings, seed)
     decoded, label_of = read_set(ImageSet.find(images), settings, strict, console)
-    training, labels = decoded.subset(label_of), Labels.read(list(label_of.values()))
+    training, labels = decoded.subset(label_of), list(label_of.values())
     if earlier is not None:
         earlier.check_images(training, labels)
         remove_stages(checkpoints)

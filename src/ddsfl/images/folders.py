@@ -50,6 +50,11 @@ class ImageSet:
         """The names of all labels, sorted."""
         return sorted({name for label in self.labels for name in _names(label)})
 
+    @property
+    def ignored_files(self) -> str:
+        """A sentence on the files that were ignored; "" if there are none."""
+        return ignored_sentence(self.ignored)
+
     @classmethod
     def find(cls, path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
         """Return the labelled images from a folder of class folders, or from a CSV with ``path,label``.
@@ -72,7 +77,7 @@ class ImageSet:
         except OSError as error:
             raise ImageSetError(f"{root} cannot be opened: {why_not(error)}.") from error
         images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
-        why = "".join(f" {line}" for line in (*images.problems, ignored_sentence(images.ignored)) if line)
+        why = "".join(f" {line}" for line in (*images.problems, images.ignored_files) if line)
         if not images.paths:
             raise ImageSetError(f"{root} contains no labelled images.{why}")
         if len(images.classes) < 2:
@@ -102,6 +107,11 @@ class Listing:
     problems: list[str] = field(default_factory=list)
     ignored: Mapping[str, int] = field(default_factory=dict)
     leaving: list[Path] = field(default_factory=list)
+
+    @property
+    def ignored_files(self) -> str:
+        """A sentence on the files that were ignored; "" if there are none."""
+        return ignored_sentence(self.ignored)
 
 
 def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
