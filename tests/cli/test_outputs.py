@@ -172,3 +172,18 @@ def test_encode_keeps_a_file_unless_told_otherwise(ddsfl, scenes, model, tmp_pat
     assert table.read_text() == "mine"
     assert ddsfl("encode", model, scenes, "--out", table, "--overwrite")[0] == 0
     assert table.stat().st_size > 1000
+
+
+def test_encode_keeps_a_file_that_appears_during_the_work(ddsfl, scenes, model, tmp_path, monkeypatch):
+    from ddsfl.cli.encode import list_images
+
+    table = tmp_path / "v.csv"
+
+    def with_a_rival(paths):
+        table.write_text("rival")
+        return list_images(paths)
+
+    monkeypatch.setattr("ddsfl.cli.encode.list_images", with_a_rival)
+    code, _, err = ddsfl("encode", model, scenes, "--out", table)
+    assert (code, table.read_text()) == (1, "rival")
+    assert err.splitlines()[-1] == f"ddsfl: {table} exists. {ADVICE}"

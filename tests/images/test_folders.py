@@ -328,6 +328,24 @@ def test_links_that_leave_the_set_are_followed_and_known(tmp_path):
     assert list_images([tmp_path / "set"]).leaving == images.leaving
 
 
+def test_what_lies_behind_a_link_is_reported_too(tmp_path, monkeypatch):
+    without_heif(monkeypatch)
+    put(tmp_path, "set/a/1.png", "set/b/2.png", "pool/3.png")
+    os.symlink("gone.png", tmp_path / "pool" / "4.png")
+    os.symlink("/dev/null", tmp_path / "pool" / "5.png")
+    for name in ("6.heic", "7.txt"):
+        (tmp_path / "pool" / name).write_bytes(b"")
+    os.symlink(tmp_path / "pool", tmp_path / "set" / "a" / "pool")
+    images = ImageSet.find(tmp_path / "set", least=1)
+    pool = tmp_path / "set" / "a" / "pool"
+    assert images.problems == [
+        f"{pool}/4.png left out: the link to gone.png cannot be opened (no such file or directory).",
+        f"{pool}/5.png left out: not a regular file but a device.",
+        "1 .heic file cannot be read: install pillow-heif (pip install 'ddsfl[heif]').",
+    ]
+    assert images.ignored == {".txt": 1}
+
+
 def test_folders_that_link_to_each_other_end(tmp_path):
     put(tmp_path, "set/a/1.png", "set/b/2.png", "x/3.png", "y/4.png")
     os.symlink(tmp_path / "x", tmp_path / "set" / "a" / "x")

@@ -84,10 +84,8 @@ class EarlierModel:
         labels = Labels.read(y)
         if "labels" not in training:
             self._refuse("an older ddsfl, which did not record the labels")
-        if (self.header.get("classes"), training["labels"]) != (
-            labels.classes.tolist(),
-            labels.fingerprint(),
-        ):
+        same_names = self.header.get("classes") == labels.classes.tolist()
+        if not same_names or training["labels"] != labels.fingerprint():
             self._refuse("other labels")
 
     def _refuse(self, what: str) -> None:
