@@ -26,7 +26,7 @@ def test_the_table_of_a_network_gives_its_vectors(ddsfl, scenes, tmp_path):
     network = tmp_path / "net.onnx"
     tiny_network(network)
     assert ddsfl("encode", network, scenes, "--out", tmp_path / "v.npz", "--device", "cpu")[0] == 0
-    paths = list_images([scenes])
+    paths = list_images([scenes]).paths
     expected = OnnxFeatures(network, device="cpu").vectors(paths)
     np.testing.assert_allclose(TableFeatures(tmp_path / "v.npz").vectors(paths), expected)
 

@@ -18,7 +18,7 @@ def saved(tmp_path):
     sources = {path.stem: {"method": "onnx", "path": str(path)} for path in files}
     blocks = [{"name": f"{name} vectors", "source": name, "coding": None} for name in sources]
     write_scenes(tmp_path / "photos")
-    paths = list_images([tmp_path / "photos"])
+    paths = list_images([tmp_path / "photos"]).paths
     labels = [path.parent.name for path in paths]
     model = model_of({"layers": [], "sources": sources, "blocks": blocks}).fit(paths, labels)
     model.save(tmp_path / "m")

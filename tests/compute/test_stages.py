@@ -1,11 +1,13 @@
 import errno
 import os
+import shutil
 
 import numpy as np
 import pytest
 
 from ddsfl.compute import stages as module
-from ddsfl.compute.stages import Stages, fingerprint, write_whole
+from ddsfl.compute.stages import Stages, check_stages_folder, fingerprint, remove_stages, write_whole
+from tests.support.pipes import named_pipe
 
 
 class Step:
@@ -149,6 +151,64 @@ def test_foreign_tensor_file_is_computed_again(tmp_path):
     _, [arrays] = run(tmp_path, again)
     assert again.calls == 1
     assert arrays["x"].tolist() == [0.0]
+
+
+def test_only_what_stages_wrote_is_removed(tmp_path):
+    from safetensors.numpy import save_file
+
+    folder = tmp_path / "stages"
+    run(folder, Step(x=np.zeros(1)), names=("layer1.bank", "deep/er.words", "weights"))
+    stored = sorted(folder.iterdir())
+    key = stored[0].name.split(".")[-2]
+    (folder / f".weights.{key}.safetensors.4711.part").write_bytes(b"half")
+    (folder / "deeper").mkdir()
+    mine = [folder / "notes.txt", folder / f"mine.{key}.txt", folder / "deeper" / stored[0].name]
+    for path in mine:
+        path.write_text("mine")
+    mine += [folder / f"mine.{'0' * 16}.safetensors", folder / "weights.safetensors"]
+    for path in mine[-2:]:
+        save_file({"x": np.ones(1)}, path)
+    mine.append(folder / f"linked.{key}.safetensors")
+    shutil.copy(stored[0], tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", mine[-1])
+    mine.append(folder / f"pipe.{key}.safetensors")
+    with named_pipe(mine[-1]):
+        remove_stages(folder)
+    assert sorted(path for path in folder.rglob("*") if not path.is_dir()) == sorted(mine)
+
+
+def test_the_folder_goes_if_nothing_else_is_in_it(tmp_path):
+    run(tmp_path / "stages", Step(x=np.zeros(1)))
+    remove_stages(tmp_path / "stages")
+    assert not (tmp_path / "stages").exists()
+    remove_stages(tmp_path / "stages")  # nothing to do
+
+
+def test_chosen_results_are_removed(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)), names=("layer1.bank", "sift.words"))
+    remove_stages(tmp_path, lambda name: name == "layer1.bank")
+    assert [path.name.rsplit(".", 2)[0] for path in tmp_path.iterdir()] == ["sift.words"]
+
+
+def test_a_link_to_a_folder_of_results_stays_and_is_emptied(tmp_path):
+    (tmp_path / "real").mkdir()
+    os.symlink("real", tmp_path / "stages")
+    run(tmp_path / "stages", Step(x=np.zeros(1)))
+    remove_stages(tmp_path / "stages")
+    assert list((tmp_path / "real").iterdir()) == []
+    assert (tmp_path / "stages").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["file", "broken link"])
+def test_a_file_in_place_of_the_folder_is_an_error(tmp_path, kind):
+    path = tmp_path / "stages"
+    if kind == "file":
+        path.write_text("mine")
+    else:
+        os.symlink("gone", path)
+    for call in (check_stages_folder, Stages):
+        with pytest.raises(ValueError, match="stages exists and is not a folder; expected a folder"):
+            call(path)
 
 
 def test_write_whole_writes_and_replaces(tmp_path):

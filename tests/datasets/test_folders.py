@@ -95,7 +95,7 @@ def test_any_class_folder_will_do_as_a_free_set(small, tmp_path):
     write(tmp_path, {"a": 1, "b": 2})
     assert check_dataset("folder", tmp_path) == []
     (tmp_path / "c").mkdir()
-    assert check_dataset("folder", tmp_path) == ["Class folders without any image: 'c'."]
+    assert check_dataset("folder", tmp_path) == ["Class folders without any usable image: 'c'."]
 
 
 def test_places_that_hold_nothing_are_named(small, tmp_path):

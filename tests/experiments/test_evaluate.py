@@ -54,6 +54,16 @@ def test_other_labels_are_evaluated_again(scenes, is_reused):
     assert not is_reused(images, labels)
 
 
+def test_own_stages_are_removed_but_not_files_of_others(scenes, tmp_path):
+    images, labels = scenes
+    evaluation = Evaluation(SETTINGS, "quick", "ours", 0, "cpu", folder=tmp_path)
+    mine = evaluation.cell_path(SPLIT.name).with_suffix(".stages") / "notes.txt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    evaluate_split(evaluation, SETTINGS.image_list(images), labels, SPLIT)
+    assert list(mine.parent.iterdir()) == [mine]
+
+
 def test_another_seed_evaluates_again(scenes, is_reused):
     assert not is_reused(*scenes, seed=5)
     assert is_reused(*scenes, seed=5)

@@ -175,8 +175,13 @@ def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, t
         "n_folds": 2,
         "device": "cpu",
     }
+    mine = tmp_path / "fold1.stages" / "classifier.safetensors"  # not a name of a stage
+    mine.parent.mkdir()
+    mine.write_text("mine")
     search_settings(images, labels, tmp_path, **options)
     assert computed.count("sift.words") == 2  # one per fold
     assert computed.count("layer1.bank") == 4
     left = {path.name.partition(".")[0] for path in tmp_path.glob("fold*.stages/*")}
-    assert left == {"sift"}
+    assert left == {"sift", "classifier"}
+    assert mine.read_text() == "mine"
+    assert [path.name for path in tmp_path.glob("fold*.stages/classifier.*")] == ["classifier.safetensors"]

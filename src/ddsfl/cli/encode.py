@@ -12,7 +12,8 @@ import numpy as np
 import typer
 
 from ddsfl.cli.inputs import check_writable, load_model, read_images
-from ddsfl.cli.options import Device, ImagePaths, Network, Quiet, Strict
+from ddsfl.cli.options import Device, ImagePaths, Network, Overwrite, Quiet, Strict
+from ddsfl.cli.outputs import check_free
 from ddsfl.compute.stages import write_whole
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.encoder.block import Block
@@ -27,6 +28,7 @@ def encode(
     out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
     network: Network = None,
     device: Device = "auto",
+    overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +43,7 @@ def encode(
         raise typer.BadParameter(f"--network needs a model file; {model} is a network itself")
     console = Console(quiet)
     check_writable(out)
+    check_free(out, overwrite)
     if model.suffix == ".onnx":
         source = {"method": "onnx", "path": str(model)}
         block = Block("network", source="network", coding=None)
@@ -55,6 +58,7 @@ def encode(
         console.begin("encode")
         vectors = classifier.transform(decoded, progress=console.progress)
     console.close()
+    check_free(out, overwrite)  # another command may have written it in the meantime
     write_whole(out, _table(out.suffix, paths, vectors))
     console.say(f"{out}: {vectors.shape[0]} images, {vectors.shape[1]} values each")
 

@@ -14,7 +14,7 @@ import typer
 from ddsfl.compute.device import resolve_device, unused_gpu
 from ddsfl.compute.stages import part_of
 from ddsfl.datasets.protocols import Split, official_split, random_splits
-from ddsfl.images.folders import ImageSet, ImageSetError, Label
+from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
@@ -138,12 +138,7 @@ def read_set(
     problems = images.read_all(console.progress)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
-    listed = [*problems, *kept.problems]
-    if listed:
-        console.warn([f"{len(listed)} problem(s) with the images:"])
-        console.warn(listed)
-    if strict and listed:
-        raise ImageSetError(f"--strict: {len(listed)} problem(s) with the images, listed above.")
+    _show_left_out([*problems, *kept.problems], kept.ignored_files, strict, console)
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
     place = {path: index for index, path in enumerate(image_set.paths)}
@@ -153,20 +148,30 @@ def read_set(
 
 
 def read_images(
-    paths: list[Path], settings: Settings, strict: bool, console: Console
+    listing: Listing, settings: Settings, strict: bool, console: Console
 ) -> tuple[list[Path], ImageList]:
     """Return the readable images and their paths; list the others."""
     # Images are read twice, to find the bad ones and to classify. A small cache bounds the memory for any
     # number of images, at the cost of decoding the others again.
+    paths = listing.paths
     images = settings.image_list(paths, cache_bytes=2**28)
     console.begin("read images")
     problems = images.read_all(console.progress)
     console.close()
-    console.warn(problems)
-    if problems and strict:
-        raise ImageSetError(f"--strict: {len(problems)} image(s) cannot be read.")
+    _show_left_out([*problems, *listing.problems], listing.ignored_files, strict, console)
     bad = {problem.index for problem in problems}
     good = [index for index in range(len(paths)) if index not in bad]
     if not good:
         raise ImageSetError("none of the images can be read.")
     return [paths[index] for index in good], images.subset(good)
+
+
+def _show_left_out(problems: Sequence[object], ignored: str, strict: bool, console: Console) -> None:
+    """Print what was left out of a set of images and what was ignored; refuse problems if ``strict``."""
+    if ignored:
+        console.say(ignored)
+    if problems:
+        console.warn([f"{len(problems)} problem(s) with the images:"])
+        console.warn(problems)
+    if problems and strict:
+        raise ImageSetError(f"--strict: {len(problems)} problem(s) with the images, listed above.")

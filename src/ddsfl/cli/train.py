@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
-from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
+from ddsfl.cli.options import Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
+from ddsfl.cli.outputs import EarlierModel, check_free
+from ddsfl.compute.stages import check_stages_folder, remove_stages
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
@@ -22,29 +23,44 @@ def train(
     changes: Changes = None,
     seed: Seed = 0,
     device: Device = "auto",
+    overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn a classifier from labelled images.
 
-    Rerun the same command to resume after an interruption.
+    Rerun the same command to resume after an interruption. Another model at --out is kept unless
+    --overwrite is given.
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes)
     check_device(device, console)
-    check_writable(out)
     checkpoints = out.with_name(out.name + ".stages")
+    check_writable(out)
+    check_stages_folder(checkpoints)
     check_folder(checkpoints)
-    decoded, labels = read_set(ImageSet.find(images), settings, strict, console)
+    earlier = None if overwrite else EarlierModel.find(out)
+    if earlier is None:
+        check_free(out, overwrite)
+    else:
+        earlier.check_settings(settings, seed)
+    decoded, label_of = read_set(ImageSet.find(images), settings, strict, console)
+    training, labels = decoded.subset(label_of), list(label_of.values())
+    if earlier is not None:
+        earlier.check_images(training, labels)
+        remove_stages(checkpoints)
+        console.say(f"{out}: already trained with these images and settings")
+        return
     model = SceneClassifier(settings, device=device, random_state=seed)
     model.fit(
-        decoded.subset(labels),
-        list(labels.values()),
+        training,
+        labels,
         checkpoints=checkpoints,
         report=console.stage,
         progress=console.progress,
     )
     console.close()
+    check_free(out, overwrite)  # another command may have written it in the meantime
     model.save(out)
-    shutil.rmtree(checkpoints, ignore_errors=True)
+    remove_stages(checkpoints)
     console.say(f"{out}: {len(model.classes_)} classes, {sum(model.seconds_.values()):.0f} s")

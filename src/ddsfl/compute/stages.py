@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+
+#: Names of stored results: the name of the step and its key; `write_whole` may leave an unfinished one.
+_STORED = re.compile(r"(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors")
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+\.part")
 
 
 def fingerprint(*parts: Any) -> str:
@@ -53,6 +59,43 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
+def check_stages_folder(folder: str | os.PathLike[str]) -> None:
+    """Raise ValueError if results cannot be stored in ``folder`` because something else has its name."""
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise ValueError(
+            f"{os.fspath(folder)} exists and is not a folder; expected a folder for unfinished work, "
+            "or nothing with this name."
+        )
+
+
+def remove_stages(folder: Path, chosen: Callable[[str], bool] = lambda name: True) -> None:
+    """Remove the results that `Stages` stored in ``folder``, and the folder if nothing else is in it.
+
+    Files that `Stages` did not write are never touched. ``chosen`` tells by the name of its step whether a
+    result is removed (with dots in place of slashes).
+    """
+    if not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        named = _STORED.fullmatch(path.name) or _UNFINISHED.fullmatch(path.name)
+        if named is None or path.is_symlink() or not path.is_file() or not chosen(named["name"]):
+            continue
+        if path.suffix == ".part" or _header(path).get("key") == named["key"]:
+            with contextlib.suppress(OSError):  # what cannot be removed stays
+                path.unlink()
+    with contextlib.suppress(OSError):  # other files are in it, or it is a link
+        folder.rmdir()
+
+
+def _header(path: Path) -> Mapping[str, str]:
+    """Return the header of a stored result; an empty one for a damaged or foreign file."""
+    try:
+        with safe_open(path, framework="numpy") as stream:
+            return stream.metadata() or {}
+    except (SafetensorError, OSError):
+        return {}
+
+
 class Stages:
     """Run named steps in order and store the arrays they return in ``folder``, if given.
 
@@ -87,6 +130,8 @@ class Stages:
         key: Any = None,
         report: Callable[[str, bool], None] | None = None,
     ) -> None:
+        if folder is not None:
+            check_stages_folder(folder)
         self.folder = None if folder is None else Path(folder)
         self.report = report
         self.seconds: dict[str, float] = {}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ddsfl.compute.files import regular_only
 from ddsfl.compute.stages import write_whole
 from ddsfl.datasets.archives import ArchiveError, unpack
 from ddsfl.datasets.catalogue import RemoteFile, dataset
@@ -261,7 +262,7 @@ def _verify_digest(expected: str | None, path: Path) -> None:
 
 
 def _digest(kind: str, path: Path) -> str:
-    with open(path, "rb") as stream:
+    with open(path, "rb", opener=regular_only) as stream:
         # MD5 and SHA-1 protect against damage here, not against tampering.
         return hashlib.file_digest(stream, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 

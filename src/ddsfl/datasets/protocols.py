@@ -11,6 +11,7 @@ from pathlib import Path, PurePath, PurePosixPath
 import numpy as np
 
 from ddsfl.compute.device import spawn_seeds
+from ddsfl.compute.files import read_text
 from ddsfl.datasets.folders import find_list, image_folder
 from ddsfl.datasets.voc import read_voc
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
@@ -208,7 +209,7 @@ def _names(labels: Sequence[Label] | Mapping[int, Label], indices: list[int]) ->
 def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path) -> list[int]:
     """Return the indices of the images that ``file`` lists, in its order."""
     try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [line.strip() for line in read_text(file, "utf-8-sig").splitlines()]
     except OSError as error:
         raise ValueError(f"{file} cannot be opened: {error.strerror}.") from error
     except UnicodeDecodeError as error:

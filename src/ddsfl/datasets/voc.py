@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ddsfl.classify.metrics import average_precision, mean_average_precision
 from ddsfl.compute.device import as_numpy
+from ddsfl.compute.files import read_text
 from ddsfl.compute.stages import write_whole
 from ddsfl.images.folders import ImageSetError
 from ddsfl.images.labels import Labels
@@ -270,7 +271,7 @@ def _truth(file: Path, ids: list[str]) -> Array:
 def _lines(file: Path, n_fields: int) -> list[list[str]]:
     """Return the fields of each line that is not empty."""
     try:
-        lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.split() for line in read_text(file).splitlines() if line.strip()]
     except OSError as error:
         raise ImageSetError(f"{file} cannot be opened: {error.strerror}.") from error
     except UnicodeDecodeError as error:

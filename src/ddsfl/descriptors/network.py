@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy, resolve_device
+from ddsfl.compute.files import regular_only
 from ddsfl.compute.rules import Rule, rules, whole
 from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network_inputs import Preparation, side_pair
@@ -256,7 +257,7 @@ def file_fingerprint(path: str | os.PathLike[str]) -> str:
     >>> len(file_fingerprint(__file__))
     64
     """
-    with open(path, "rb") as stream:
+    with open(path, "rb", opener=regular_only) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

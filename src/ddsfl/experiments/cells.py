@@ -16,6 +16,7 @@ from rich.text import Text
 from sklearn.metrics import accuracy_score, confusion_matrix
 
 from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
+from ddsfl.compute.files import read_text
 from ddsfl.compute.stages import write_whole
 
 Cell = dict[str, Any]
@@ -101,7 +102,7 @@ def _one_line(row: re.Match[str]) -> str:
 def read_cell(path: Path, like: Cell) -> Cell | None:
     """Return the cell at ``path`` if it was made with the values of ``like``; None otherwise."""
     try:
-        cell = json.loads(path.read_text())
+        cell = json.loads(read_text(path))
     except (OSError, ValueError):
         return None
     fits = isinstance(cell, dict) and all(cell.get(key) == value for key, value in like.items())

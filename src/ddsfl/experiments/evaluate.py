@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from torch import Tensor
 import ddsfl
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device, slices
-from ddsfl.compute.stages import fingerprint
+from ddsfl.compute.stages import fingerprint, remove_stages
 from ddsfl.datasets.protocols import Split
 from ddsfl.datasets.voc import VocTruth
 from ddsfl.experiments.cells import (
@@ -176,7 +175,7 @@ def evaluate_split(
     }
     if path is not None and own_stages is not None:
         write_cell(path, cell)
-        shutil.rmtree(own_stages, ignore_errors=True)
+        remove_stages(own_stages)
     return cell
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -16,6 +15,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from ddsfl.compute.stages import remove_stages
 from ddsfl.datasets.protocols import Split, protocol
 from ddsfl.datasets.voc import VocTruth
 from ddsfl.experiments.cells import read_cell
@@ -111,7 +111,7 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
                 say(line)
     else:
         _run_in_processes(grid, numbers, networks, jobs, say)
-    shutil.rmtree(networks.folder, ignore_errors=True)
+    remove_stages(networks.folder)
 
 
 def _run_in_processes(
@@ -176,7 +176,7 @@ def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVe
             score = score_of(cell)
             shown = "files for the server written" if score is None else f"{score:.2f}"
             yield (f"{grid.dataset} {split.name}: {evaluation.method} {shown} ({cell['wall_seconds']:.0f} s)")
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_stages(scratch)
 
 
 def _networks(grid: Grid, image_set: ImageSet, wanted: Sequence[Settings]) -> NetworkVectors:

@@ -13,7 +13,7 @@ import numpy as np
 import ddsfl
 from ddsfl.classify.crossval import stratified_folds
 from ddsfl.compute.device import make_generator
-from ddsfl.compute.stages import fingerprint
+from ddsfl.compute.stages import fingerprint, remove_stages
 from ddsfl.datasets.protocols import Split
 from ddsfl.experiments.cells import read_cell, write_cell
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
@@ -171,6 +171,5 @@ def _drop_own(stages: Path, settings: Settings) -> None:
     sources = settings.make_sources()
     learned = {block.name for block in settings.blocks if sources[block.source].uses_labels}
     learned |= {f"layer{number}" for number in range(1, len(settings.layers) + 1)}
-    for path in stages.glob("*.safetensors"):
-        if path.name.partition(".")[0] in {*learned, "weights", "classifier"}:
-            path.unlink()
+    own = {*learned, "weights", "classifier"}
+    remove_stages(stages, lambda name: name.partition(".")[0] in own)

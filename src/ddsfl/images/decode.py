@@ -12,6 +12,8 @@ from PIL import Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
+from ddsfl.compute.files import regular_only
+from ddsfl.images.formats import open_image
 from ddsfl.images.sources import CHANNELS, Source, UnreadableImage, as_lasting
 
 Colour = Literal["gray", "lab", "rgb"]
@@ -74,7 +76,7 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
                 image = _shrink(opened, colour, max_side, min_side)
         elif isinstance(source, str | os.PathLike):
             # One stream for both steps; Pillow does not close a stream it did not open.
-            with open(source, "rb") as stream, _open(stream, colour, max_side) as opened:
+            with open(source, "rb", opener=regular_only) as stream, _open(stream, colour, max_side) as opened:
                 image = _shrink(opened, colour, max_side, min_side)
         else:
             raise UnreadableImage(
@@ -123,7 +125,7 @@ def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
     is_jpeg = stream.read(3) == b"\xff\xd8\xff"
     stream.seek(0)
     if not is_jpeg:
-        return Image.open(stream)
+        return open_image(stream)
     # Not `Image.open`, which checks the full size before `draft` can reduce it.
     image = JpegImageFile(stream)
     # A progressive JPEG is held in memory at full size while it is decoded.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
+import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: File extensions of images; other files in a folder are ignored.
-SUFFIXES = frozenset(
-    {".bmp", ".gif", ".jpe", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-)
+from ddsfl.compute.files import check_regular, regular_only
+from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
+from ddsfl.images.walk import Walk, ignored_sentence, why_not
 
 Label = str | tuple[str, ...]
 
@@ -30,15 +30,17 @@ class ImageSet:
     paths : one path per image.
     labels : one name per image, or one tuple of names per image if any image has several.
     problems : what was left out and why, one sentence per problem.
-    n_ignored : number of files ignored because their extension is not in `SUFFIXES`.
+    ignored : number of files in the folders that are no images, by suffix in lower case ("" for none).
     least : minimum number of images per label; rarer labels are left out.
+    leaving : links in the folders to images or folders outside the folder of the set.
     """
 
     paths: list[Path]
     labels: list[str] | list[tuple[str, ...]]
     problems: list[str] = field(default_factory=list)
-    n_ignored: int = 0
+    ignored: Mapping[str, int] = field(default_factory=dict)
     least: int = 1
+    leaving: list[Path] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -48,6 +50,11 @@ class ImageSet:
         """The names of all labels, sorted."""
         return sorted({name for label in self.labels for name in _names(label)})
 
+    @property
+    def ignored_files(self) -> str:
+        """A sentence on the files that were ignored; "" if there are none."""
+        return ignored_sentence(self.ignored)
+
     @classmethod
     def find(cls, path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
         """Return the labelled images from a folder of class folders, or from a CSV with ``path,label``.
@@ -56,8 +63,9 @@ class ImageSet:
         hidden files are ignored. In a CSV, paths are relative to the folder of the CSV, and an image may
         have several labels separated by ``;``. Images are sorted by name, or in the order of the CSV.
 
-        Labels with fewer than ``least`` images, images listed twice and folders that cannot be opened
-        are left out and reported in ``problems``.
+        Labels with fewer than ``least`` images, images listed twice, files in formats that cannot be read
+        here, folders that cannot be opened, and links to folders that contain the set, the link itself or
+        images of another class are left out and reported in ``problems``.
 
         Raises
         ------
@@ -67,9 +75,9 @@ class ImageSet:
         try:
             root.stat()
         except OSError as error:
-            raise ImageSetError(f"{root} cannot be opened: {_why(error)}.") from error
+            raise ImageSetError(f"{root} cannot be opened: {why_not(error)}.") from error
         images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
-        why = "".join(f" {problem}" for problem in images.problems)
+        why = "".join(f" {line}" for line in (*images.problems, images.ignored_files) if line)
         if not images.paths:
             raise ImageSetError(f"{root} contains no labelled images.{why}")
         if len(images.classes) < 2:
@@ -87,54 +95,92 @@ class ImageSet:
         gone = set(indices)
         pairs: Iterable[tuple[Path, Label]] = zip(self.paths, self.labels)
         kept = [pair for index, pair in enumerate(pairs) if index not in gone]
-        return _image_set(kept, list(self.problems), self.n_ignored, self.least)
+        least, problems, leaving = self.least, list(self.problems), list(self.leaving)
+        return _image_set(kept, least, problems=problems, ignored=self.ignored, leaving=leaving)
 
 
-def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """Return the given files, with each folder replaced by all images within it, sorted."""
+@dataclass(frozen=True)
+class Listing:
+    """Images without labels; the attributes are those of `ImageSet`."""
+
+    paths: list[Path]
+    problems: list[str] = field(default_factory=list)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    leaving: list[Path] = field(default_factory=list)
+
+    @property
+    def ignored_files(self) -> str:
+        """A sentence on the files that were ignored; "" if there are none."""
+        return ignored_sentence(self.ignored)
+
+
+def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
+    """Return the given files, with each folder replaced by all images within it, sorted.
+
+    Raises
+    ------
+    ImageSetError : a path is missing, or a folder contains no images.
+    """
     files: list[Path] = []
+    problems: list[str] = []
+    ignored: Counter[str] = Counter()
+    leaving: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
         if not path.is_dir():
             files.append(path)
             continue
-        problems: list[str] = []
-        within = [file for file in _walk(path, problems.append) if _is_image(file)]
-        if not within:
-            raise ImageSetError(" ".join([f"{path} contains no images.", *problems]))
-        files.extend(within)
-    return files
+        walk = Walk(path)
+        walk.visit(path)
+        walk.follow_links()
+        found = [*walk.problems, *unreadable_sentences(walk.unreadable)]
+        if not walk.images:
+            why = [f"{path} contains no images.", *found, ignored_sentence(walk.ignored)]
+            raise ImageSetError(" ".join(filter(None, why)))
+        files += sorted(image.path for image in walk.images)
+        problems += found
+        ignored += walk.ignored
+        leaving += sorted(walk.leaving)
+    return Listing(files, problems, ignored, leaving)
 
 
 def _from_class_folders(root: Path, least: int) -> ImageSet:
-    problems: list[str] = []
-    pairs: list[tuple[Path, Label]] = []
-    n_loose = n_ignored = 0
-    empty: list[str] = []
-    for entry in _listing(root, problems.append):
-        if not entry.is_dir():
-            n_loose += _is_image(entry)
-            n_ignored += not _is_image(entry)
+    walk = Walk(root)
+    classes: list[Path] = []
+    n_loose = 0
+    for entry, mode in walk.listing(root):
+        if not stat.S_ISDIR(mode):
+            if entry.suffix.lower() in SUFFIXES:
+                n_loose += 1
+            else:
+                walk.ignored[entry.suffix.lower()] += 1
             continue
-        files = list(_walk(entry, problems.append))
-        images = [file for file in files if _is_image(file)]
-        n_ignored += len(files) - len(images)
-        pairs.extend((file, entry.name) for file in images)
-        if not images:
-            empty.append(entry.name)
+        classes.append(entry)
+        if entry.is_symlink():
+            walk.visit_later(entry, entry.name)
+        else:
+            walk.visit(entry, entry.name)
+    refused = walk.follow_links()
+    problems = [*walk.problems, *unreadable_sentences(walk.unreadable)]
     if n_loose:
         problems.append(f"{_count(n_loose, 'image')} in {root} left out: outside any class folder.")
+    used = {image.label for image in walk.images}
+    empty = [folder.name for folder in classes if folder.name not in used and folder not in refused]
     if empty:
-        problems.append(f"Class folders without any image: {', '.join(map(repr, empty))}.")
-    return _image_set(_once(pairs, problems), problems, n_ignored, least)
+        problems.append(f"Class folders without any usable image: {', '.join(map(repr, empty))}.")
+    # By folder and name, wherever links lead.
+    images = sorted(walk.images, key=lambda image: image.path.parts)
+    once = _once([(image.path, image.label) for image in images], [image.real for image in images], problems)
+    return _image_set(once, least, problems=problems, ignored=walk.ignored, leaving=sorted(walk.leaving))
 
 
 def _from_csv(path: Path, least: int) -> ImageSet:
     problems: list[str] = []
     pairs: list[tuple[Path, Label]] = []
+    unreadable: Counter[str] = Counter()
     try:
-        with open(path, newline="", encoding="utf-8-sig") as stream:
+        with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
             rows = csv.DictReader(stream)
             names = [name.strip().lower() for name in rows.fieldnames or []]
             if not {"path", "label"} <= set(names):
@@ -153,25 +199,42 @@ def _from_csv(path: Path, least: int) -> ImageSet:
                     problems.append(f"{line} it has no path.")
                 elif not label:
                     problems.append(f"{line} it has no label for {file}.")
-                elif not (path.parent / file).is_file():
-                    problems.append(f"{line} there is no file {file}.")
+                elif why := _why_unusable(path.parent / file, file):
+                    problems.append(f"{line} {why}.")
+                elif (suffix := Path(file).suffix.lower()) in SUFFIXES - readable_suffixes():
+                    unreadable[suffix] += 1
                 else:
                     pairs.append((path.parent / file, label))
     except OSError as error:
-        raise ImageSetError(f"{path} cannot be opened: {_why(error)}.") from error
+        raise ImageSetError(f"{path} cannot be opened: {why_not(error)}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
         message = f"{path} is neither a folder nor a CSV in UTF-8 whose first line is 'path,label'."
         raise ImageSetError(message) from error
     if all(len(label) == 1 for _, label in pairs):
         pairs = [(file, label[0]) for file, label in pairs]
-    return _image_set(_once(pairs, problems), problems, 0, least)
+    problems += unreadable_sentences(unreadable)
+    once = _once(pairs, [os.path.realpath(file) for file, _ in pairs], problems)
+    return _image_set(once, least, problems=problems)
 
 
-def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Path, Label]]:
+def _why_unusable(path: Path, shown: str) -> str:
+    """Return why a file of a CSV is not usable; "" if it is a regular file."""
+    try:
+        check_regular(path, path.stat().st_mode)
+    except FileNotFoundError:
+        target = f", the target of the link {shown}" if path.is_symlink() else ""
+        return f"there is no file {os.readlink(path) if target else shown}{target}"
+    except OSError as error:
+        return f"{shown} cannot be used ({why_not(error)})"
+    return ""
+
+
+def _once(
+    pairs: Iterable[tuple[Path, Label]], real_paths: Iterable[str], problems: list[str]
+) -> list[tuple[Path, Label]]:
     """Keep the first of several entries that refer to the same file."""
     seen: dict[str, tuple[Path, Label]] = {}
-    for path, label in pairs:
-        real = os.path.realpath(path)
+    for (path, label), real in zip(pairs, real_paths):
         if real not in seen:
             seen[real] = (path, label)
             continue
@@ -181,7 +244,14 @@ def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Pa
     return list(seen.values())
 
 
-def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int) -> ImageSet:
+def _image_set(
+    pairs: list[tuple[Path, Label]],
+    least: int,
+    *,
+    problems: list[str],
+    ignored: Mapping[str, int] | None = None,
+    leaving: list[Path] | None = None,
+) -> ImageSet:
     """Build the image set and leave out labels with too few images."""
     counts = Counter(name for _, label in pairs for name in _names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
@@ -195,35 +265,7 @@ def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: 
         if names:
             kept.append((path, names[0] if isinstance(label, str) else names))
     labels: list[str] | list[tuple[str, ...]] = [label for _, label in kept]  # type: ignore[assignment]
-    return ImageSet([path for path, _ in kept], labels, problems, n_ignored, least)
-
-
-def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
-    """Return the entries of a folder, sorted by name, without hidden ones."""
-    try:
-        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except OSError as error:
-        report(f"Folder {folder} left out: it cannot be opened ({_why(error)}).")
-        return []
-    return [folder / name for name in names]
-
-
-def _walk(folder: Path, report: Callable[[str], None], seen: set[str] | None = None) -> Iterator[Path]:
-    """Yield all files below a folder; visit each real folder once, because links may be circular."""
-    seen = set() if seen is None else seen
-    real = os.path.realpath(folder)
-    if real in seen:
-        return
-    seen.add(real)
-    for entry in _listing(folder, report):
-        if entry.is_dir():
-            yield from _walk(entry, report, seen)
-        else:
-            yield entry
-
-
-def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES
+    return ImageSet([path for path, _ in kept], labels, problems, ignored or {}, least, leaving or [])
 
 
 def _names(label: Label) -> tuple[str, ...]:
@@ -232,7 +274,3 @@ def _names(label: Label) -> tuple[str, ...]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

@@ -70,7 +70,7 @@ class SceneClassifier(ImageEstimator):
     novelty_ : what tells images that are unlike the training images.
     settings_ : the settings in use.
     seconds_ : time of each stage of the fit.
-    training_ : the training set: number of images, images per class, fingerprint of the pixels.
+    training_ : the training set: number of images, images per class, fingerprints of pixels and labels.
     networks_ : the files that sources read.
 
     Examples
@@ -128,6 +128,7 @@ class SceneClassifier(ImageEstimator):
         seed = drawn_seed(self.random_state)
         training = {
             "fingerprint": images.fingerprint(),  # which reads all images, before any work
+            "labels": labels.fingerprint(),
             "n_images": len(images),
             "images_per_class": labels.counts.tolist(),
         }

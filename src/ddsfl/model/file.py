@@ -14,6 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from ddsfl.compute.files import regular_only
 from ddsfl.compute.stages import write_whole
 
 FORMAT = "ddsfl model"
@@ -88,7 +89,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the header of a model file without reading its tensors."""
     # Not read with safetensors, which cannot distinguish a truncated file from a foreign one.
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=regular_only) as stream:
             length = int.from_bytes(stream.read(8), "little")
             text = stream.read(min(length, _MAX_HEADER_BYTES))
             size = os.fstat(stream.fileno()).st_size

@@ -1,0 +1,92 @@
+"""What already is at --out: it is never replaced unless --overwrite says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddsfl.compute.device import drawn_seed
+from ddsfl.compute.files import check_regular
+from ddsfl.images.folders import Label
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.labels import Labels
+from ddsfl.model.file import ModelFileError, read_header
+from ddsfl.model.networks import NetworkFiles
+from ddsfl.model.settings import Settings
+
+_ADVICE = "Use --overwrite to replace it, or choose another --out."
+
+
+def check_free(out: Path, overwrite: bool) -> None:
+    """Raise ValueError if something is at ``out`` that may not be replaced."""
+    if not os.path.lexists(out):
+        return
+    if not overwrite:
+        raise ValueError(f"{out} exists. {_ADVICE}")
+    if os.path.exists(out):
+        try:
+            check_regular(out, os.stat(out).st_mode)
+        except OSError as error:
+            raise ValueError(f"{out} cannot be replaced: {error.strerror}.") from error
+
+
+@dataclass(frozen=True)
+class EarlierModel:
+    """A model that already is where a training will write; each check raises ValueError if it is another one.
+
+    Attributes
+    ----------
+    path : the file.
+    header : its header.
+    """
+
+    path: Path
+    header: Mapping[str, Any]
+
+    @classmethod
+    def find(cls, out: Path) -> EarlierModel | None:
+        """Return the model at ``out``; None if nothing is there. Anything else raises ValueError."""
+        if not os.path.lexists(out):
+            return None
+        try:
+            return cls(out, read_header(out))
+        except ModelFileError as error:
+            raise ValueError(f"{error} {_ADVICE}") from error
+
+    def check_settings(self, settings: Settings, seed: int) -> None:
+        """Check what can be known before any image is read: settings, seed and files of networks."""
+        theirs = self.header.get("preset")
+        try:
+            same = Settings.from_json(self.header["settings"]).to_json() == settings.to_json()
+        except (KeyError, TypeError, ValueError):  # of a version with other settings
+            same = False
+        if not same and theirs != settings.preset:
+            self._refuse(f"preset {theirs}; this command has preset {settings.preset}")
+        if not same:
+            self._refuse("other settings (`ddsfl inspect` shows them)")
+        if self.header.get("seed") != drawn_seed(seed):
+            self._refuse(f"seed {self.header.get('random_state')}; this command has seed {seed}")
+        files = NetworkFiles.of(settings.make_sources("cpu")).files
+        trained = self.header.get("networks", {})
+        if any(
+            trained.get(name, {}).get("fingerprint") != file["fingerprint"] for name, file in files.items()
+        ):
+            self._refuse("another file of a network or table")
+
+    def check_images(self, images: ImageList, y: Sequence[Label]) -> None:
+        """Check that the model was trained with these images and labels."""
+        training = self.header.get("training", {})
+        if training.get("fingerprint") != images.fingerprint():
+            self._refuse("other images")
+        labels = Labels.read(y)
+        if "labels" not in training:
+            self._refuse("an older ddsfl, which did not record the labels")
+        same_names = self.header.get("classes") == labels.classes.tolist()
+        if not same_names or training["labels"] != labels.fingerprint():
+            self._refuse("other labels")
+
+    def _refuse(self, what: str) -> None:
+        raise ValueError(f"{self.path} is a model that was trained with {what}. {_ADVICE}")
