@@ -157,10 +157,18 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):
         With one label per image, the most likely class is the predicted one. With several, a class with
         probability above one half may have a decision value below 0: the offset corrects for rare classes.
         """
-        decisions = self._decide(X)
-        slopes, offsets = (torch.as_tensor(v).to(decisions) for v in (self.slopes_, self.offsets_))
-        probabilities = Calibration(slopes, offsets).probabilities(decisions, self.single_label_)
+        probabilities = self._probabilities(self._decide(X))
         return probabilities.to(X.device) if isinstance(X, Tensor) else as_numpy(probabilities)
+
+    @available_if(_calibrates)
+    def probabilities_from(self, decisions: ArrayLike) -> np.ndarray[Any, Any]:
+        """Return the probabilities (N, C) for the output of ``decision_function``."""
+        given = torch.as_tensor(np.asarray(decisions))
+        return as_numpy(self._probabilities(given[:, None] if given.ndim == 1 else given))
+
+    def _probabilities(self, decisions: Tensor) -> Tensor:
+        slopes, offsets = (torch.as_tensor(v).to(decisions) for v in (self.slopes_, self.offsets_))
+        return Calibration(slopes, offsets).probabilities(decisions, self.single_label_)
 
     def _fit(self, rows: TrainingRows, problems: OneVsRest) -> LinearClassifier:
         self.classes_ = problems.classes

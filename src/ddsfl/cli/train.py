@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ddsfl.cli.inputs import changed_settings, check_writable, read_set
-from ddsfl.cli.options import Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
+from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Preset, Quiet, Seed, Strict
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
@@ -20,6 +20,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Model file to write.")],
     preset: Preset = "quick",
     changes: Changes = None,
+    balanced: Balanced = False,
     seed: Seed = 0,
     device: Device = "auto",
     strict: Strict = False,
@@ -30,7 +31,7 @@ def train(
     Rerun the same command to resume after an interruption.
     """
     console = Console(quiet, resumes=True)
-    settings = changed_settings(preset, changes)
+    settings = changed_settings(preset, changes, balanced)
     check_writable(out)
     decoded, labels = read_set(ImageSet.find(images), settings, strict, console)
     model = SceneClassifier(settings, device=device, random_state=seed)
