@@ -111,6 +111,11 @@ class Stages:
         """Return whether the result of step ``name`` is stored, without reading its arrays."""
         return self._read(name, header_only=True) is not None
 
+    def holds(self, path: Path) -> bool:
+        """Return whether a file of the folder has the name of a result of this run."""
+        name = path.name.removesuffix(".safetensors").rpartition(".")[0]
+        return path == self._path(name)
+
     def _key(self, name: str) -> str:
         return fingerprint(name, self._depends(name))
 

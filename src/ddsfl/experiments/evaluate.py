@@ -145,9 +145,9 @@ def evaluate_split(
     console = console or Console.silent()
     expected = _expected(evaluation, images, labels, split)
     path = evaluation.cell_path(split.name)
-    if path is not None and (cell := read_cell(path, expected)) is not None:
+    if path is not None and (stored := read_cell(path, expected)) is not None:
         console.say(f"{split.name}: reused from an earlier run")
-        return cell
+        return stored
     own_stages = None if path is None else path.with_suffix(".stages")
     commit = current_commit()  # before the run, during which somebody may commit
     start = time.perf_counter()
@@ -163,7 +163,7 @@ def evaluate_split(
     scores = _test_scores(evaluation, model, images, labels, split, console)
     console.close()
     tested = time.perf_counter()
-    cell: Cell = {
+    cell = {
         **expected,
         **_measured(evaluation, model, labels, split, scores),
         "n_train": len(split.train),
