@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ddsfl.compute.parameters import is_number
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings, plain
 
@@ -70,6 +71,15 @@ def _blocks(settings: Settings, value: Any) -> dict[str, Any]:
     return changes
 
 
+def _weight(name: str) -> Callable[[Settings, Any], dict[str, Any]]:
+    def changes(settings: Settings, value: Any) -> dict[str, Any]:
+        if not is_number(value):
+            raise ValueError("expected a number.")
+        return {f"layers.bank.{name}": value}
+
+    return changes
+
+
 def _at(path: str) -> Callable[[Settings, Any], dict[str, Any]]:
     return lambda settings, value: {path: value}
 
@@ -82,7 +92,7 @@ SHORT: Mapping[str, Callable[[Settings, Any], dict[str, Any]]] = {
     "mirrored": _at("blocks.mirrored"),
     "blocks": _blocks,
     "C": _at("classifier.C"),
-    **{name: _at(f"layers.bank.{name}") for name in WEIGHTS},
+    **{name: _weight(name) for name in WEIGHTS},
 }
 
 
