@@ -127,7 +127,7 @@ def encoding(images: Sequence[Tensor]) -> None:
 def one_split(folder: str) -> None:
     """Time one split from JPEG files to accuracy, using the same code as `ddsfl evaluate`."""
     from ddsfl import SceneClassifier
-    from ddsfl.datasets.protocols import random_splits
+    from ddsfl.datasets.splits import random_splits
 
     start = time.perf_counter()
     images = ImageSet.find(folder)

@@ -22,7 +22,7 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.coding.llc import LLC
 from ddsfl.compute.device import plain_path
-from ddsfl.datasets.protocols import Split, random_splits
+from ddsfl.datasets.splits import Split, random_splits
 from ddsfl.experiments.cells import current_commit
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList

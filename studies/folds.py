@@ -34,7 +34,8 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.stages import write_whole
-from ddsfl.datasets.protocols import Split, protocol, random_splits
+from ddsfl.datasets.protocols import protocol
+from ddsfl.datasets.splits import Split, random_splits
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.experiments.cells import current_commit
 from ddsfl.experiments.methods import method

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from sklearn.metrics import roc_auc_score
 
 from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.compute.stages import write_whole
-from ddsfl.datasets.protocols import Split, protocol
+from ddsfl.datasets.protocols import protocol
+from ddsfl.datasets.splits import Split
 from ddsfl.experiments.cells import current_commit
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -28,47 +30,46 @@ from studies.strange_images import KINDS, strange_image
 
 ROOT = Path(__file__).resolve().parents[1]
 CELLS, PAGE = ROOT / "results" / "novelty.json", ROOT / "docs" / "novelty.md"
-#: Name of each set, and the protocol whose splits are used.
-SETS = {"scene15": "scene15", "steel6": "steel6", "sports8": "sports8", "indoor10": "indoor10",
-        "objects102": "objects102"}  # fmt: skip
+#: The image sets, by the names of their protocols.
+SETS = ("scene15", "steel6", "sports8", "indoor10", "objects102")
 N_STRANGE = 100
 HEAD = """# Images unlike the training images
 
 A classifier has an answer for every image, also for noise. `ddsfl predict` therefore marks images that are
-unlike the training images (`unlike` and `novelty` in `--json` and `--csv`, `SceneClassifier.novelty` in Python;
-above 1 is unlike).
+unlike the training images (`unlike` and `novelty` in `--json` and `--csv`, `SceneClassifier.novelty` in
+Python; above 1 is unlike).
 
 How it works: brightness, contrast and the distribution of gradients at four scales, 32 numbers
-(`images/statistics.py`), are measured on the whole image and on nine windows. Their distribution in each class
-of training images is learned (`classify/novelty.py`). The level above which an image is flagged is chosen on
-held-out training images in five folds: about 4 % of them lie above it.
+(`images/statistics.py`), are measured on the whole image and on nine windows. Their distribution in each
+class of training images is learned (`classify/novelty.py`). The level above which an image is flagged is
+chosen on held-out training images in five folds: about 4 % of them lie above it.
 
 What it does not do: it compares how images look, not what they show. Sports photographs look like scene
 photographs, and few of them are flagged. It never changes a label or a probability.
 
 ## How many are flagged
 
-Percent of images flagged, mean and standard deviation over the splits of the protocol; in brackets the AUROC
-against test images of the model's own set. Rows are training sets, columns are what is asked about. Written by
-`python -m studies.novelty` from `results/novelty.json`.
+Percent of images flagged, mean and standard deviation over the splits of the protocol; in brackets the
+AUROC against test images of the model's own set. Rows are training sets, columns are what is asked about.
+Written by `python -m studies.novelty` from `results/novelty.json`.
 
 """
 TAIL = """
-Three constants (`ALLOWED`, `LEAST_DEVIATIONS`, `FREEDOM`) and the weights in `classify/novelty.py` were chosen on
-random samples of the sets above (60 images per class of scene15 and steel6, 25 of sports8, up to 30 of the others),
-by draws of training images and asking about the rest. The splits of the table were looked at once, afterwards,
-with these constants; they contain the images of the samples too.
+Three constants (`ALLOWED`, `LEAST_DEVIATIONS`, `FREEDOM`) and the weights in `classify/novelty.py` were
+chosen on random samples of the sets above (60 images per class of scene15 and steel6, 25 of sports8, up to
+30 of the others), by drawing training images and asking about the rest. The splits of the table were looked
+at once, afterwards, with these constants; they contain the images of the samples too.
 
-With fewer than about 60 training images the level is uncertain: with 3 images per class of steel6, 7 % of its own test
-images and only half of the noise images were flagged.
+With fewer than about 60 training images the level is uncertain: with 3 images per class of steel6, 7 % of
+its own test images and only half of the noise images were flagged.
 """
 
 
-def measure(data: Path, names: list[str]) -> dict[str, Any]:
+def measure(data: Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the measures of all sets: per training set and split, what was flagged."""
     statistics, labels, splits = {}, {}, {}
     for name in names:
-        image_set, splits[name] = protocol(SETS[name]).read(data / name)
+        image_set, splits[name] = protocol(name).read(data / name)
         statistics[name], labels[name] = statistics_of(ImageList(image_set.paths)), image_set.labels
         print(f"{name}: {len(image_set)} images", flush=True)
     strange = {
@@ -125,7 +126,7 @@ def main() -> None:
     """Measure if there are images, then draw the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
     options = parser.parse_args()
     if options.data is not None:
         write_whole(CELLS, json.dumps(measure(options.data, options.sets), indent=1).encode())

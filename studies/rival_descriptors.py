@@ -26,7 +26,7 @@ from ddsfl import SceneClassifier
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.compute.device import as_tensor, resolve_device
-from ddsfl.datasets.protocols import Split, random_splits
+from ddsfl.datasets.splits import Split, random_splits
 from ddsfl.descriptors import otc
 from ddsfl.descriptors.centrist import CENTRIST
 from ddsfl.encoder.encoder import unit_vectors

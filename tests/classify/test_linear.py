@@ -176,3 +176,15 @@ def test_edges_of_tensors_and_columns():
     assert machine.decision_function(torch.zeros(0, 2, dtype=torch.float64)).shape == (0,)
     with pytest.raises(ValueError, match=r"X has shape \(\)"):
         machine.fit(torch.tensor(3.0), y)
+
+
+@pytest.mark.parametrize(
+    "y", [[0, 1] * 10, [0, 1, 2, 0] * 5, np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 0, 1]] * 5)]
+)
+def test_probabilities_from_decision_values_are_those_of_the_vectors(y):
+    X = np.random.RandomState(0).normal(size=(20, 3)) + np.reshape(y, (20, -1))[:, :1]
+    machine = LinearClassifier(calibrate=True, device="cpu", random_state=0).fit(X, y)
+    expected = machine.predict_proba(X)
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(machine.probabilities_from(machine.decision_function(X)), expected, atol=1e-12)
+    assert not hasattr(LinearClassifier(), "probabilities_from")

@@ -142,9 +142,9 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
         (["predict", model, tmp_path / "empty"], 1, "contains no images"),
         (["predict", model, scenes, "--json", "--csv"], 2, "exclude each other"),
         (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz or .csv"),
-        (["evaluate", scenes, "--train", 9], 1, "n_train=9 needs at least 10 images per class"),
+        (["evaluate", scenes, "--train", 9], 1, "--train 9 needs at least 10 images per class; class"),
         (["evaluate", scenes, "--protocol", "lists"], 2, "needs --train-list"),
-        (["evaluate", scenes, "--protocol", "leave-one-out"], 2, "expected random or lists"),
+        (["evaluate", scenes, "--protocol", "leave-one-out"], 2, "expected folds, random, lists"),
         (["nonsense"], 2, "No such command 'nonsense'"),
     ]:
         code, _, err = ddsfl(*arguments)

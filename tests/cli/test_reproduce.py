@@ -1,6 +1,4 @@
-"""`ddsfl reproduce` and `ddsfl search` as people run them."""
-
-import json
+"""`ddsfl reproduce` as people run it."""
 
 import pytest
 from PIL import Image
@@ -11,7 +9,7 @@ from ddsfl.experiments.tables import TABLES, table
 from ddsfl.model.presets import preset
 from tests.support.made_cells import leave_cells
 from tests.support.networks import tiny_network
-from tests.support.tiny import TINY, TINY_OPTIONS, write_scenes
+from tests.support.tiny import TINY, write_scenes
 
 
 @pytest.fixture
@@ -117,31 +115,3 @@ def test_mistakes_end_with_one_sentence(ddsfl, tmp_path, monkeypatch, arguments,
     assert out == ""
     assert message in " ".join(err.replace("│", "").split())
     assert "Traceback" not in err
-
-
-def test_a_search_prints_options_for_train(ddsfl, tmp_path):
-    write_scenes(tmp_path / "data", n_per_class=4, classes=2)
-    given = ["--out", tmp_path / "search", "--folds", 2, "--device", "cpu", *TINY_OPTIONS]
-    tries = ["xi=0", "lambda1=0,0.01", "gamma=0", "lambda2=0", "eta=0,0.1"]
-    command = ["search", tmp_path / "data", *given, *(part for one in tries for part in ("--try", one))]
-    code, out, err = ddsfl(*command)
-    assert code == 0
-    assert "lambda1 0.01: " in err
-    assert out.count("chosen") == 5
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "search").glob("candidate.*.json")]
-    assert len(kept) == 3  # all 0, lambda1 = 0.01, then eta = 0.1
-    assert all(len(one["scores"]) == 2 and one["changes"].items() >= TINY.items() for one in kept)
-    line = out.splitlines()[-1]
-    assert line.startswith("--set layers.bank.xi=0.0 --set layers.bank.lambda1=")
-    model = ["--out", tmp_path / "model.safetensors", "--device", "cpu"]
-    assert ddsfl("train", tmp_path / "data", *model, *TINY_OPTIONS, *line.split())[0] == 0
-    code, again, err = ddsfl(*command, "--quiet")
-    assert (code, again, err) == (0, out, "")
-
-
-@pytest.mark.parametrize("given", ["rho=1", "eta=", "eta=a"])
-def test_values_to_try_are_checked(ddsfl, tmp_path, given):
-    write_scenes(tmp_path / "data", n_per_class=2, classes=2)
-    code, _, err = ddsfl("search", tmp_path / "data", "--out", tmp_path / "search", "--try", given)
-    assert code == 2
-    assert f"--try {given}: expected" in err

@@ -162,3 +162,14 @@ def test_rows_of_numbers_take_one_line_and_nothing_is_lost(tmp_path):
     text = (tmp_path / "cell.json").read_text()
     assert json.loads(text) == cell
     assert " [1, -20],\n" in text
+
+
+def test_every_image_takes_one_line(tmp_path):
+    rows = [{"path": f"a\n{number}", "true": ["x"], "probabilities": [0.5, 0.5]} for number in range(3)]
+    cell = {"confusion": [[1, 2], [3, 4]], "images": rows, "split": "a"}
+    write_cell(tmp_path / "cell.json", cell)
+    text = (tmp_path / "cell.json").read_text()
+    assert json.loads(text) == cell
+    assert sum('"path"' in line and '"probabilities": [0.5, 0.5]' in line for line in text.splitlines()) == 3
+    write_cell(tmp_path / "cell.json", {"split": 1, "images": []})
+    assert read_cell(tmp_path / "cell.json", {}) == {"split": 1, "images": []}

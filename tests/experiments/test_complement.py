@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from ddsfl.compute.stages import fingerprint
-from ddsfl.datasets.protocols import Split
+from ddsfl.datasets.splits import Split
 from ddsfl.experiments.complement import complement, draw_examples, won_images
 from ddsfl.images.folders import ImageSet
 

@@ -1,8 +1,10 @@
+import json
+
 import numpy as np
 import pytest
 
 import ddsfl
-from ddsfl.datasets.protocols import Split
+from ddsfl.datasets.splits import Split
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split, settings_of_cell
 from ddsfl.experiments.methods import method
 from ddsfl.model.classifier import SceneClassifier
@@ -94,3 +96,55 @@ def test_a_cell_stores_the_file_name_of_a_network_without_its_folder():
     settings = method("sift+net", {"net": "/somewhere/net.onnx"})
     assert settings_of_cell(settings)["sources"] == {"net": {"method": "onnx", "path": "net.onnx"}}
     assert settings.sources["net"]["path"] == "/somewhere/net.onnx"
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """A function that evaluates a split of tiny scenes with names, and returns cell and model."""
+
+    def evaluate(images, labels, settings=SETTINGS, names="abcdefgh"):
+        evaluation = Evaluation(settings, "quick", "ours", 0, "cpu", folder=tmp_path, names=list(names))
+        listed = settings.image_list(images)
+        cell = evaluate_split(evaluation, listed, labels, SPLIT)
+        model = SceneClassifier(settings, device="cpu", random_state=0)
+        model.fit(listed.subset(SPLIT.train), [labels[index] for index in SPLIT.train])
+        return cell, model, listed.subset(SPLIT.test)
+
+    return evaluate
+
+
+def test_named_images_have_a_row_each_with_the_probabilities_of_the_model(scenes, evaluated, tmp_path):
+    images, labels = scenes
+    cell, model, test = evaluated(images, labels)
+    assert [row["path"] for row in cell["images"]] == ["c", "g"]
+    assert [row["true"] for row in cell["images"]] == [labels[2], labels[6]]
+    assert [row["predicted"] for row in cell["images"]] == list(model.predict(test))
+    expected = model.predict_proba(test)
+    np.testing.assert_allclose([row["probabilities"] for row in cell["images"]], expected, atol=1e-5)
+    assert cell["classes"] == list(model.classes_)
+    [path] = tmp_path.glob("*.json")
+    assert json.loads(path.read_text())["images"] == cell["images"]
+
+
+def test_rows_of_several_labels_and_of_models_without_probabilities(scenes, evaluated):
+    images, labels = scenes
+    several = [(label, "odd") if index % 2 else (label,) for index, label in enumerate(labels)]
+    cell, model, test = evaluated(images, several)
+    guessed = [[str(name) for name in model.classes_[row]] for row in model.predict(test)]
+    assert [row["predicted"] for row in cell["images"]] == guessed
+    assert [row["true"] for row in cell["images"]] == [[labels[2]], [labels[6]]]
+    np.testing.assert_allclose(
+        [row["probabilities"] for row in cell["images"]], model.predict_proba(test), atol=1e-5
+    )
+    cell, model, test = evaluated(images, labels, SETTINGS.change({"classifier.calibrate": False}))
+    scores = model.decision_function(test)
+    np.testing.assert_allclose([row["scores"][1] for row in cell["images"]], scores, atol=1e-5)
+
+
+def test_cells_of_grids_have_no_rows_and_other_names_are_not_mistaken(scenes, evaluated, is_reused, tmp_path):
+    [path] = tmp_path.glob("*.json")
+    assert "images" not in json.loads(path.read_text())
+    evaluated(*scenes)  # the stored cell has no rows, so it is computed again
+    assert "images" in json.loads(path.read_text())
+    evaluated(*scenes, names="ABCDEFGH")
+    assert [row["path"] for row in json.loads(path.read_text())["images"]] == ["C", "G"]

@@ -1,19 +1,21 @@
-"""The sequential search on tiny scenes, and with made-up scores."""
+"""The search on tiny scenes, and with made-up scores."""
 
 import json
 
 import numpy as np
 import pytest
 
+from ddsfl.datasets.splits import fold_splits
 from ddsfl.experiments import search
+from ddsfl.experiments.axes import GRIDS
 from ddsfl.experiments.evaluate import Evaluation
-from ddsfl.experiments.search import GRIDS, Candidate, search_settings, training_folds
+from ddsfl.experiments.search import Search, Trial, search_settings
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
+from ddsfl.report.console import Console
 from tests.support.tiny import TINY, tiny_scenes
 
 SETTINGS = preset("quick").change(TINY)
-SMALL = {"lambda1": (0.0, 0.01), "gamma": (0.0, 0.3)}
 
 
 @pytest.fixture
@@ -24,109 +26,143 @@ def scenes():
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """Replace training by a score of the settings; returns what was evaluated."""
-    asked = []
+    """Replace training by a function of the settings; returns that function's place and what was asked."""
+
+    class MadeUp:
+        asked = ()
+
+        def score(self, settings):
+            return 0.5
+
+    made = MadeUp()
 
     def evaluate(evaluation, images, labels, split, console):
-        weights = {name: evaluation.settings.changes[f"layers.bank.{name}"] for name in GRIDS}
-        asked.append((weights, split.name))
-        # lambda1 is best at 0.01; gamma is best at 0.1, or at 1 if lambda1 is not 0.01.
-        score = 0.5 - abs(weights["lambda1"] - 0.01)
-        best = 0.1 if weights["lambda1"] == 0.01 else 1.0
-        return {"mean_class_accuracy": score - 0.1 * abs(weights["gamma"] - best) - 0.2 * weights["eta"]}
+        made.asked = (*made.asked, (evaluation.settings, split.name))
+        return {"mean_class_accuracy": made.score(evaluation.settings)}
 
     monkeypatch.setattr(search, "evaluate_split", evaluate)
-    return asked
+    return made
 
 
-def test_each_weight_is_chosen_with_those_before_it_fixed_and_those_after_it_0(scenes, made_up, tmp_path):
-    result = search_settings(*scenes, tmp_path, settings=SETTINGS, n_folds=2)
-    assert result.chosen == {
-        "layers.bank.xi": 0.0,  # all equal: the first
-        "layers.bank.lambda1": 0.01,
-        "layers.bank.gamma": 0.1,
-        "layers.bank.lambda2": 0.0,
-        "layers.bank.eta": 0.0,
-    }
-    assert list(GRIDS) == ["xi", "lambda1", "gamma", "lambda2", "eta"]
-    tried = [weights for weights, fold in made_up if fold == "fold 1"]
-    expected = []
-    fixed = dict.fromkeys(GRIDS, 0.0)
-    for name, values in GRIDS.items():
-        expected += [{**fixed, name: value} for value in values]
-        fixed[name] = result.chosen[f"layers.bank.{name}"]
-    unique = [one for place, one in enumerate(expected) if one not in expected[:place]]
-    assert tried == unique  # equal settings are not tried twice
-    assert [(one.parameter, one.value) for one in result.candidates] == [
-        (name, value) for name, values in GRIDS.items() for value in values
-    ]
-    assert result.candidates[3].mean == pytest.approx(100 * (0.5 - 0.01 - 0.1))
+def shown(result):
+    return [(trial.name, trial.value) for trial in result.trials]
+
+
+def weights(settings):
+    return {name: settings.layers[0].bank.get(name, 0.0) for name in GRIDS["weights"]}
+
+
+def test_each_setting_is_varied_from_the_best_settings_so_far(scenes, made_up, tmp_path):
+    def score(settings):
+        eta, gamma = weights(settings)["eta"], weights(settings)["gamma"]
+        return 0.5 - abs(gamma - 0.1) - abs(eta - 10 * gamma)  # eta is best at 0.3, or at 1 with gamma 0.1
+
+    made_up.score = score
+    start = SETTINGS.change({"layers.bank.gamma": 0.03, "layers.bank.eta": 0.3})
+    axes = {"gamma": (0.0, 0.03, 0.1), "eta": (0.3, 1.0)}
+    result = search_settings(*scenes, tmp_path, settings=start, axes=axes, n_folds=2)
+    # With eta 0.3, gamma 0.03 remains the best; it is the start and is not tried again.
+    assert shown(result) == [("start", ""), ("gamma", 0.0), ("gamma", 0.1), ("eta", 1.0)]
+    assert weights(result.trials[-1].settings)["gamma"] == 0.03
+    assert result.best is result.trials[0]
+
+
+def test_the_search_ends_with_the_best_thing_it_saw(scenes, made_up, tmp_path):
+    """Weights used to start at 0, so that the search could end below a candidate that it had seen."""
+    made_up.score = lambda settings: 0.708 if weights(settings) == weights(SETTINGS) else 0.667
+    result = search_settings(*scenes, tmp_path, settings=SETTINGS, axes=GRIDS["weights"], n_folds=2)
+    assert shown(result)[0] == ("start", "")
+    assert result.best.settings == SETTINGS
+    assert result.best.mean == max(trial.mean for trial in result.trials) == pytest.approx(70.8)
+
+
+def test_the_first_of_equal_trials_is_the_best(scenes, made_up, tmp_path):
+    result = search_settings(*scenes, tmp_path, settings=SETTINGS, axes={"eta": (0.0, 0.1)}, n_folds=2)
+    assert len(result.trials) == 3
+    assert result.best is result.trials[0]
+    one, other = (Trial(name, 1, SETTINGS, (50.0, 70.0, 45.0)) for name in "ab")
+    assert Search((one, other)).best is one
+    assert one.mean == 55
+
+
+def test_a_preset_is_varied_first_and_the_others_from_the_better_one(scenes, made_up, tmp_path):
+    made_up.score = lambda settings: len(settings.layers) / 10 + (settings.classifier["C"] == 10) / 100
+    axes = {"C": (1, 10), "preset": ("paper", "best")}
+    changes = {path: value for path, value in TINY.items() if "coding" not in path}
+    start = preset("quick").change(changes)
+    result = search_settings(*scenes, tmp_path, settings=start, axes=axes, n_folds=2)
+    names = [("start", ""), ("preset", "paper"), ("preset", "best"), ("C", 1), ("C", 10)]
+    assert shown(result) == names
+    best = result.best.settings
+    assert (best.preset, best.changes) == ("paper", {**changes, "classifier.C": 10})
+
+
+def test_values_that_do_not_fit_what_was_chosen_are_passed_over(scenes, made_up, tmp_path, capsys):
+    made_up.score = lambda settings: 0.9 - len(settings.blocks) / 10
+    axes = {"blocks": ("layer1",), "blocks.1.power": (0.5,), "C": (1,)}
+    result = search_settings(
+        *scenes, tmp_path, settings=SETTINGS, axes=axes, n_folds=2, console=Console(quiet=False)
+    )
+    assert shown(result) == [("start", ""), ("blocks", "layer1"), ("C", 1)]
+    assert "passed over: blocks.1.power=0.5: " in capsys.readouterr().err
 
 
 def test_every_fold_is_evaluated_with_the_given_settings(scenes, tmp_path, monkeypatch):
     asked = []
 
     def evaluate(evaluation, images, labels, split, console):
-        asked.append(evaluation)
+        asked.append((evaluation, images.colour))
         return {"mean_class_accuracy": 0.5}
 
     monkeypatch.setattr(search, "evaluate_split", evaluate)
-    search_settings(
-        *scenes, tmp_path, settings=SETTINGS, grids={"eta": (0.1,)}, n_folds=2, seed=3, device="cpu"
-    )
-    settings = SETTINGS.change({"layers.bank.eta": 0.1})
+    axes = {"colour": ("lab",)}
+    search_settings(*scenes, tmp_path, settings=SETTINGS, axes=axes, n_folds=2, seed=3, device="cpu")
     assert asked == [
-        Evaluation(settings, "search", seed=3, device="cpu", shared_stages=tmp_path / f"fold{number}.stages")
+        (
+            Evaluation(
+                SETTINGS.change({"colour": colour}),
+                "search",
+                seed=3,
+                device="cpu",
+                shared_stages=tmp_path / f"fold{number}.stages",
+            ),
+            colour,
+        )
+        for colour in ("gray", "lab")
         for number in (1, 2)
     ]
 
 
-def test_the_score_of_a_candidate_is_the_mean_of_its_folds():
-    assert Candidate("eta", 0.1, {}, (50.0, 70.0, 45.0)).mean == 55
-
-
-def test_candidates_are_kept_and_other_work_is_not_mistaken_for_them(scenes, made_up, tmp_path):
+def test_trials_are_kept_and_other_work_is_not_mistaken_for_them(scenes, made_up, tmp_path):
     images, labels = scenes
-    options = {"settings": SETTINGS, "n_folds": 2}
+    options = {"settings": SETTINGS, "n_folds": 2, "axes": {"eta": (0.0, 0.1)}}
     first = search_settings(images, labels, tmp_path, **options)
-    count = len(made_up)
+    count = len(made_up.asked)
     files = sorted(tmp_path.glob("candidate.*.json"))
-    assert 2 * len(files) == count
+    assert 2 * len(files) == count == 6
     kept = json.loads(files[0].read_text())
     assert len(kept["scores"]) == 2
     assert kept["seed"] == 0
     assert kept["changes"]["layers.bank.n_filters"] == TINY["layers.bank.n_filters"]
     assert search_settings(images, labels, tmp_path, **options) == first
-    assert len(made_up) == count
+    assert len(made_up.asked) == count
     files[0].unlink()
     search_settings(images, labels, tmp_path, **options)
-    assert len(made_up) == count + 2
+    assert len(made_up.asked) == count + 2
     search_settings(images, labels, tmp_path, **options, seed=1)
-    assert len(made_up) > 2 * count
-    count = len(made_up)
+    assert len(made_up.asked) == 2 * count + 2
     search_settings(images, labels[::-1], tmp_path, **options)
-    assert len(made_up) > count + 2
+    assert len(made_up.asked) == 3 * count + 2
 
 
-def test_folds_test_every_training_image_once_and_share_the_classes(scenes):
-    labels = [*("abcab" * 6), "a"]
-    folds = training_folds(labels, 3, seed=0)
-    assert sorted(index for fold in folds for index in fold.test) == list(range(31))
-    for fold in folds:
-        assert sorted([*fold.train, *fold.test]) == list(range(31))
-        counts = [sum(labels[index] == name for index in fold.test) for name in "abc"]
-        assert counts[1:] == [4, 2]
-        assert counts[0] in (4, 5)
-    assert training_folds(labels, 3, seed=0) == folds
-    others = training_folds(labels, 3, seed=1)
-    assert [fold.test for fold in others] != [fold.test for fold in folds]
-    assert [fold.name for fold in folds] == ["fold 1", "fold 2", "fold 3"]
-
-
-@pytest.mark.parametrize("n_folds", [1, 4])
-def test_folds_need_images_of_every_class(n_folds):
-    with pytest.raises(ValueError, match=f"n_folds={n_folds}; expected at least 2 and at most 3"):
-        training_folds(["a"] * 5 + ["b"] * 3, n_folds, seed=0)
+def test_the_best_settings_are_written(scenes, made_up, tmp_path):
+    made_up.score = lambda settings: 0.5 + weights(settings)["eta"]
+    search_settings(*scenes, tmp_path, settings=SETTINGS, axes={"eta": (0.1, 0.2)}, n_folds=2)
+    best = json.loads((tmp_path / "best.json").read_text())
+    assert (best["preset"], best["changes"]) == ("quick", {**TINY, "layers.bank.eta": 0.2})
+    assert (best["score"], best["scores"]) == (pytest.approx(70), [pytest.approx(70)] * 2)
+    assert best["score_of_start"] == pytest.approx(50.5)
+    assert best["settings"] == preset("quick").change(best["changes"]).to_json()
 
 
 def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp_path):
@@ -137,31 +173,27 @@ def test_a_search_on_scenes_scores_as_training_without_the_fold_does(scenes, tmp
         labels,
         tmp_path,
         settings=SETTINGS,
-        grids=SMALL,
+        axes={"colour": ("lab",)},
         n_folds=2,
         device="cpu",
-        report=reported.append,
+        report=lambda trial, best: reported.append((trial, best)),
     )
-    assert reported == list(result.candidates)
-    assert len(result.candidates) == 4
-    candidate = result.candidates[-1]
-    for fold, score in zip(training_folds(labels, 2, seed=0), candidate.scores, strict=True):
-        model = SceneClassifier("quick", changes=candidate.changes, device="cpu", random_state=0)
-        model.fit(images.subset(fold.train), [labels[index] for index in fold.train])
-        predicted = model.predict(images.subset(fold.test))
-        true = np.array([labels[index] for index in fold.test])
-        each = [np.mean(predicted[true == name] == name) for name in np.unique(true)]
-        assert score == pytest.approx(100 * np.mean(each))
-    best = max((one for one in result.candidates if one.parameter == "gamma"), key=lambda one: one.mean)
-    assert result.chosen["layers.bank.gamma"] == best.value
+    assert [trial for trial, _ in reported] == list(result.trials)
+    assert [trial for trial, best in reported if best][-1] == result.best
+    for trial in result.trials:
+        pixels = trial.settings.image_list(images.sources)
+        for fold, score in zip(fold_splits(labels, 2, seed=0), trial.scores, strict=True):
+            model = SceneClassifier("quick", changes=trial.settings.changes, device="cpu", random_state=0)
+            model.fit(pixels.subset(fold.train), [labels[index] for index in fold.train])
+            predicted = model.predict(pixels.subset(fold.test))
+            true = np.array([labels[index] for index in fold.test])
+            each = [np.mean(predicted[true == name] == name) for name in np.unique(true)]
+            assert score == pytest.approx(100 * np.mean(each))
 
 
-def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, tmp_path, monkeypatch):
+def test_trials_share_stages_and_only_those_of_the_best_are_kept(scenes, tmp_path, monkeypatch):
     images, labels = scenes
-    block = {"coding": {"method": "llc", "n_words": 8, "n_neighbors": 3}, "source": "sift"}
-    both = [{"name": "layer1", "coding": block["coding"]}, {"name": "sift", **block}]
-    changes = {**{key: value for key, value in TINY.items() if "coding" not in key}, "blocks": both}
-    computed = []
+    computed, left = [], []
     fit = SceneClassifier.fit
 
     def watched(self, *args, **options):
@@ -169,19 +201,32 @@ def test_stages_of_other_blocks_are_shared_and_those_of_layers_dropped(scenes, t
         return fit(self, *args, **{**options, **report})
 
     monkeypatch.setattr(SceneClassifier, "fit", watched)
-    options = {
-        "settings": preset("quick").change(changes),
-        "grids": {"lambda1": (0.0, 0.01)},
-        "n_folds": 2,
-        "device": "cpu",
-    }
+    monkeypatch.setattr(search, "score_of", lambda cell: -len(computed))  # the first is the best
     mine = tmp_path / "fold1.stages" / "classifier.safetensors"  # not a name of a stage
     mine.parent.mkdir()
     mine.write_text("mine")
-    search_settings(images, labels, tmp_path, **options)
-    assert computed.count("sift.words") == 2  # one per fold
-    assert computed.count("layer1.bank") == 4
-    left = {path.name.partition(".")[0] for path in tmp_path.glob("fold*.stages/*")}
-    assert left == {"sift", "classifier"}
-    assert mine.read_text() == "mine"
-    assert [path.name for path in tmp_path.glob("fold*.stages/classifier.*")] == ["classifier.safetensors"]
+
+    def report(trial, best):
+        files = [path for path in tmp_path.glob("fold*.stages/*") if path != mine]
+        names = {path.name.removesuffix(".safetensors") for path in files}
+        left.append({name.rpartition(".")[0] for name in names})
+        assert len(names) == 2 * len(left[0])  # in each fold one file per stage
+
+    search_settings(
+        images,
+        labels,
+        tmp_path,
+        settings=SETTINGS,
+        axes={"eta": (0.1,), "pyramid": ("1x1",), "blocks": ("layer2",), "C": (1, 10)},
+        n_folds=2,
+        device="cpu",
+        report=report,
+    )
+    assert computed.count("layer1.bank") == 4  # two folds, and again for eta
+    assert computed.count("layer1.words") == 4
+    assert computed.count("layer1.vectors1") == 6  # again for eta and the pyramid
+    assert computed.count("classifier") == 12
+    assert len(left) == 6
+    assert left == [left[0]] * 6
+    assert "layer2.vectors1" in left[0]
+    assert list(tmp_path.glob("fold*.stages/*")) == [mine]  # what somebody else put there stays

@@ -186,15 +186,18 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         With one label per image, the most likely class is the predicted one. With several, a class with
         probability above one half may have a decision value below 0: the offset corrects for rare classes.
         """
-        probabilities = self.probabilities_from(self._decide(X))
+        probabilities = self._probabilities(self._decide(X))
         return probabilities.to(X.device) if isinstance(X, Tensor) else as_numpy(probabilities)
 
     @available_if(_calibrates)
-    def probabilities_from(self, decisions: Tensor) -> Tensor:
-        """Return the probabilities (N, C) for the values of `decision_function`."""
-        values = decisions if decisions.ndim == 2 else decisions[:, None]
-        slopes, offsets = (torch.as_tensor(v).to(values) for v in (self.slopes_, self.offsets_))
-        return Calibration(slopes, offsets).probabilities(values, self.single_label_)
+    def probabilities_from(self, decisions: ArrayLike) -> np.ndarray[Any, Any]:
+        """Return the probabilities (N, C) for the output of ``decision_function``."""
+        given = torch.as_tensor(np.asarray(decisions))
+        return as_numpy(self._probabilities(given[:, None] if given.ndim == 1 else given))
+
+    def _probabilities(self, decisions: Tensor) -> Tensor:
+        slopes, offsets = (torch.as_tensor(v).to(decisions) for v in (self.slopes_, self.offsets_))
+        return Calibration(slopes, offsets).probabilities(decisions, self.single_label_)
 
     def _fit(self, rows: TrainingRows, problems: OneVsRest) -> LinearClassifier:
         self.classes_ = problems.classes

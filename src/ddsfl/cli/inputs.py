@@ -1,4 +1,4 @@
-"""Inputs of commands, checked before any work: settings, outputs, models, image sets, splits."""
+"""Inputs of commands, checked before any work: settings, outputs, models, image sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import typer
 
 from ddsfl.compute.device import resolve_device, unused_gpu
 from ddsfl.compute.stages import part_of
-from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
@@ -22,46 +21,38 @@ from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
 
-def changed_settings(name: str, changes: list[str] | None) -> Settings:
+def changed_settings(name: str, changes: list[str] | None, balanced: bool = False) -> Settings:
     """Return the settings of a preset with the changes of the command line."""
     changed: dict[str, Any] = {}
     for change in changes or []:
         path, equals, value = change.partition("=")
         if not equals:
             raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
-        try:
-            changed[path] = json.loads(value)
-        except ValueError:
-            changed[path] = value  # a word, such as lab
+        changed[path] = parsed_value(value)
     try:
-        return preset(name).change(changed)
+        settings = preset(name).change(changed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    if not balanced:
+        return settings
+    weight = settings.classifier.get("class_weight", "balanced")
+    if weight != "balanced":
+        raise typer.BadParameter(
+            f"--balanced and --set classifier.class_weight={json.dumps(weight)} exclude each other"
+        )
+    return settings.change({"classifier.class_weight": "balanced"})
 
 
-def chosen_splits(
-    protocol: str,
-    image_set: ImageSet,
-    train: int,
-    test: int | None,
-    splits: int,
-    train_list: Path | None,
-    test_list: Path | None,
-    seed: int,
-) -> list[Split]:
-    """Return the splits of an image set, before any image is read."""
-    if protocol == "random":
-        labels = [label for label in image_set.labels if isinstance(label, str)]
-        if len(labels) < len(image_set):
-            raise ImageSetError("images with several labels cannot be split at random; use --protocol lists.")
-        return random_splits(labels, train, splits, n_test=test, seed=seed)
-    if protocol != "lists":
-        raise typer.BadParameter(f"--protocol is {protocol!r}; expected random or lists")
-    if train_list is None or test_list is None:
-        raise typer.BadParameter("--protocol lists needs --train-list and --test-list")
-    split = official_split(image_set.paths, train_list, test_list)
-    split.check(image_set.labels)
-    return [split]
+def parsed_value(text: str) -> Any:
+    """Return a value of the command line: JSON, or else a word.
+
+    >>> parsed_value("0.5"), parsed_value("lab")
+    (0.5, 'lab')
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def check_device(device: str, console: Console) -> None:

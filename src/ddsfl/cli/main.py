@@ -30,7 +30,7 @@ COMMANDS = {
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),
     "encode": Entry("encode:encode", "Compute the vectors of images and write them to a file."),
     "inspect": Entry("inspect:inspect", "Describe a model and draw what it learned."),
-    "search": Entry("search:search", "Choose the weights of the objective's terms by cross-validation."),
+    "search": Entry("search:search", "Choose settings by cross-validation on training images."),
     "reproduce": Entry(
         "reproduce:reproduce", "Print a table of the paper next to our results, or draw a figure."
     ),

@@ -22,6 +22,18 @@ Changes = Annotated[
         "--set", metavar="PATH=VALUE", help="Change a setting, e.g. layers.bank.eta=0 (repeatable)."
     ),
 ]
+Balanced = Annotated[
+    bool,
+    typer.Option("--balanced", help="Give all classes the same weight, however many images they have."),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN|PATTERN",
+        help="Never split images of one source: a column of the CSV, or, for folders, a regular expression "
+        "for the part of the path that names the source, e.g. 'patient[0-9]+'.",
+    ),
+]
 Network = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=FILE", help="New path of a network or table file of the model (repeatable)."),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
-from ddsfl.cli.options import Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
+from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
 from ddsfl.cli.outputs import EarlierModel, check_free
 from ddsfl.compute.stages import check_stages_folder, remove_stages
 from ddsfl.images.folders import ImageSet
@@ -21,6 +21,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Model file to write.")],
     preset: Preset = "quick",
     changes: Changes = None,
+    balanced: Balanced = False,
     seed: Seed = 0,
     device: Device = "auto",
     overwrite: Overwrite = False,
@@ -33,7 +34,7 @@ def train(
     --overwrite is given.
     """
     console = Console(quiet, resumes=True)
-    settings = changed_settings(preset, changes)
+    settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
     checkpoints = out.with_name(out.name + ".stages")
     check_writable(out)

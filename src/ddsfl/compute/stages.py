@@ -68,17 +68,16 @@ def check_stages_folder(folder: str | os.PathLike[str]) -> None:
         )
 
 
-def remove_stages(folder: Path, chosen: Callable[[str], bool] = lambda name: True) -> None:
+def remove_stages(folder: Path, chosen: Callable[[Path], bool] = lambda path: True) -> None:
     """Remove the results that `Stages` stored in ``folder``, and the folder if nothing else is in it.
 
-    Files that `Stages` did not write are never touched. ``chosen`` tells by the name of its step whether a
-    result is removed (with dots in place of slashes).
+    Files that `Stages` did not write are never touched. ``chosen`` tells whether a file is removed.
     """
     if not folder.is_dir():
         return
     for path in folder.iterdir():
         named = _STORED.fullmatch(path.name) or _UNFINISHED.fullmatch(path.name)
-        if named is None or path.is_symlink() or not path.is_file() or not chosen(named["name"]):
+        if named is None or path.is_symlink() or not path.is_file() or not chosen(path):
             continue
         if path.suffix == ".part" or _header(path).get("key") == named["key"]:
             with contextlib.suppress(OSError):  # what cannot be removed stays
@@ -160,6 +159,11 @@ class Stages:
     def is_stored(self, name: str) -> bool:
         """Return whether the result of step ``name`` is stored, without reading its arrays."""
         return self._read(name, header_only=True) is not None
+
+    def holds(self, path: Path) -> bool:
+        """Return whether a file of the folder has the name of a result of this run."""
+        name = path.name.removesuffix(".safetensors").rpartition(".")[0]
+        return path == self._path(name)
 
     def _key(self, name: str) -> str:
         return fingerprint(name, self._depends(name))

@@ -89,9 +89,13 @@ def current_commit() -> str | None:
 
 
 def write_cell(path: Path, cell: Cell) -> None:
-    """Write a cell; the file appears complete or not at all. Rows of numbers take one line each."""
+    """Write a cell; the file appears complete or not at all. Rows of numbers and of images take a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = re.sub(r"\[\n\s+([-\d.,\s]+?)\n\s*\]", _one_line, json.dumps(cell, indent=1))
+    rest = {key: value for key, value in cell.items() if key != "images"}
+    text = re.sub(r"\[\n\s+([-\d.,\s]+?)\n\s*\]", _one_line, json.dumps(rest, indent=1))
+    if "images" in cell:
+        rows = ",\n  ".join(json.dumps(row) for row in cell["images"])
+        text = text.removesuffix("\n}") + f',\n "images": [\n  {rows}\n ]\n}}'
     write_whole(path, (text + "\n").encode())
 
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.compute.stages import fingerprint
-from ddsfl.datasets.protocols import Split
+from ddsfl.datasets.splits import Split
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.drawing import pipes
 from ddsfl.images.folders import ImageSet

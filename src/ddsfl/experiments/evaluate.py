@@ -17,7 +17,7 @@ import ddsfl
 from ddsfl.classify.fusion import join_blocks
 from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device, slices
 from ddsfl.compute.stages import fingerprint, remove_stages
-from ddsfl.datasets.protocols import Split
+from ddsfl.datasets.splits import Split
 from ddsfl.datasets.voc import VocTruth
 from ddsfl.experiments.cells import (
     Cell,
@@ -27,6 +27,7 @@ from ddsfl.experiments.cells import (
     score_rankings,
     write_cell,
 )
+from ddsfl.experiments.image_rows import image_rows
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
@@ -56,6 +57,7 @@ class Evaluation:
         on. Methods share one dictionary and one counter.
     uses : how many methods still need each of these vectors.
     truth : for PASCAL VOC, which images are difficult for which class.
+    names : name of each image; if given, cells have one row per test image (`image_rows`).
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Evaluation:
     vectors: dict[str, Tensor] = field(default_factory=dict)
     uses: Counter[str] = field(default_factory=Counter)
     truth: VocTruth | None = None
+    names: Sequence[str] | None = None
 
     def cell_path(self, split: str) -> Path | None:
         """Return the path of the cell of a split; None if cells are not stored."""
@@ -141,9 +144,9 @@ def evaluate_split(
     console = console or Console.silent()
     expected = _expected(evaluation, images, labels, split)
     path = evaluation.cell_path(split.name)
-    if path is not None and (cell := read_cell(path, expected)) is not None:
+    if path is not None and (stored := read_cell(path, expected)) is not None:
         console.say(f"{split.name}: reused from an earlier run")
-        return cell
+        return stored
     own_stages = None if path is None else path.with_suffix(".stages")
     commit = current_commit()  # before the run, during which somebody may commit
     start = time.perf_counter()
@@ -173,6 +176,10 @@ def evaluate_split(
         "device": _device_name(evaluation.device),
         "commit": commit,
     }
+    if evaluation.names is not None:
+        names, true = ([of[index] for index in split.test] for of in (evaluation.names, labels))
+        cell["classes"] = [str(name) for name in model.classes_]
+        cell["images"] = image_rows(model, names, true, scores)
     if path is not None and own_stages is not None:
         write_cell(path, cell)
         remove_stages(own_stages)
@@ -197,6 +204,8 @@ def _expected(
     }
     if evaluation.truth is not None:
         expected["truth"] = fingerprint(evaluation.truth.values[used])
+    if evaluation.names is not None:
+        expected["names"] = fingerprint([evaluation.names[index] for index in used])
     return expected
 
 

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.stages import remove_stages
-from ddsfl.datasets.protocols import Split, protocol
+from ddsfl.datasets.protocols import protocol
+from ddsfl.datasets.splits import Split
 from ddsfl.datasets.voc import VocTruth
 from ddsfl.experiments.cells import read_cell
 from ddsfl.experiments.evaluate import Evaluation, cell_path, evaluate_split, made_with

@@ -15,7 +15,7 @@ from torch import Tensor
 import ddsfl
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.stages import Arrays, Stages
-from ddsfl.datasets.protocols import Split
+from ddsfl.datasets.splits import Split
 from ddsfl.descriptors.network import file_fingerprint
 from ddsfl.descriptors.registry import make_source
 from ddsfl.encoder.block import Block

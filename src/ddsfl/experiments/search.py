@@ -1,46 +1,35 @@
-"""Sequential choice of the weights of the terms by cross-validation on training images only."""
+"""Choice of settings by cross-validation on training images only, one thing after another."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import ddsfl
-from ddsfl.classify.crossval import stratified_folds
-from ddsfl.compute.device import make_generator
-from ddsfl.compute.stages import fingerprint, remove_stages
-from ddsfl.datasets.protocols import Split
+from ddsfl.compute.stages import Stages, fingerprint, remove_stages
+from ddsfl.datasets.splits import Split, fold_splits
+from ddsfl.experiments.axes import count_candidates, in_order, varied
 from ddsfl.experiments.cells import read_cell, write_cell
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.labels import Labels
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
-#: The values to try for each weight, in the order of the search: lambda2 has no effect while gamma is 0, so
-#: gamma comes before it. The weights are for inputs of unit mean energy.
-GRIDS: Mapping[str, tuple[float, ...]] = {
-    "xi": (0.0, 0.005, 0.015, 0.05),
-    "lambda1": (0.0, 0.003, 0.01, 0.03),
-    "gamma": (0.0, 0.01, 0.03, 0.1),
-    "lambda2": (0.0, 0.001, 0.01),
-    "eta": (0.0, 0.005, 0.01, 0.03),
-}
-
 
 @dataclass(frozen=True)
-class Candidate:
-    """One setting that was tried: the parameter, its value, all changes in use, and one score per fold."""
+class Trial:
+    """Settings that were tried: what was varied and its value ("start": nothing), and a score per fold."""
 
-    parameter: str
-    value: float
-    changes: Mapping[str, Any]
+    name: str
+    value: Any
+    settings: Settings
     scores: tuple[float, ...]
 
     @property
@@ -51,19 +40,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Search:
-    """The candidates in order, and the chosen changes."""
+    """All trials in order; the first has the starting settings."""
 
-    candidates: tuple[Candidate, ...]
-    chosen: Mapping[str, Any]
+    trials: tuple[Trial, ...]
 
-
-def bank_path(parameter: str) -> str:
-    """Return the path of a weight in the settings, for all layers.
-
-    >>> bank_path("eta")
-    'layers.bank.eta'
-    """
-    return f"layers.bank.{parameter}"
+    @property
+    def best(self) -> Trial:
+        """The trial with the best mean score; the first of equal ones."""
+        return max(self.trials, key=lambda trial: trial.mean)
 
 
 def search_settings(
@@ -72,104 +56,152 @@ def search_settings(
     folder: Path,
     *,
     settings: Settings,
-    grids: Mapping[str, Sequence[float]] = GRIDS,
+    axes: Mapping[str, Sequence[Any]],
     n_folds: int = 3,
     seed: int = 0,
     device: str = "auto",
-    report: Callable[[Candidate], None] | None = None,
+    report: Callable[[Trial, bool], None] | None = None,
     console: Console | None = None,
 ) -> Search:
-    """Choose the weights of the terms one after another, as the paper does.
+    """Try other values of one setting after another, each time from the best settings so far.
 
-    All start at 0. Each in turn is set to the value with the best mean score over the folds, the first of
-    equal ones, and keeps it while the next is chosen.
+    The starting settings are the first trial, so the result is never worse than they are. Settings that were
+    tried already, and values that do not fit the best settings so far, are passed over.
 
     Parameters
     ----------
     images, labels : the training images; no others are used.
-    folder : for one JSON file per candidate and the stages of each fold; a second call resumes there.
-    settings : the settings that candidates change.
-    grids : the values to try for each parameter, in the order of the search.
-    report : called with each candidate when its scores are known.
+    folder : for one JSON file per trial, the best one (best.json) and, during the search, the stages of each
+        fold; a second call resumes there.
+    settings : where to start: a preset with changes.
+    axes : the values to try by path or short name (see `axes`); a preset is varied first.
+    report : called with each trial when its scores are known, and whether it is the best so far.
     """
-    folds = training_folds(labels, n_folds, seed)
-    chosen: dict[str, Any] = {bank_path(parameter): 0.0 for parameter in grids}
-    candidates = []
-    for parameter, values in grids.items():
-        tried = []
+    axes = in_order(axes)
+    folds = fold_splits(labels, n_folds, seed)
+    bench = _Bench(images, labels, settings, folds, folder, seed, device, console)
+    n_trials = count_candidates(settings, axes)
+    trials: list[Trial] = []
+
+    def attempt(name: str, value: Any, candidate: Settings) -> None:
+        bench.prefix = f"candidate {len(trials) + 1} of {n_trials}, "
+        trials.append(Trial(name, value, candidate, bench.scores(candidate)))
+        best = Search(tuple(trials)).best
+        bench.keep_stages_of(best.settings)
+        if report is not None:
+            report(trials[-1], best is trials[-1])
+
+    attempt("start", "", settings)
+    for name, values in axes.items():
+        start = Search(tuple(trials)).best.settings
         for value in values:
-            changes = {**chosen, bank_path(parameter): value}
-            evaluation = Evaluation(settings.change(changes), "search", seed=seed, device=device)
-            scores = _scores(evaluation, images, labels, folds, folder, console)
-            tried.append(Candidate(parameter, value, evaluation.settings.changes, scores))
-            if report is not None:
-                report(tried[-1])
-        chosen[bank_path(parameter)] = max(tried, key=lambda one: one.mean).value  # the first of equal ones
-        candidates += tried
-    return Search(tuple(candidates), chosen)
+            try:
+                candidate = varied(start, name, value)
+            except ValueError as error:  # possible with the starting settings, not with what was chosen since
+                bench.say(f"passed over: {error}")
+                continue
+            if all(candidate != trial.settings for trial in trials):
+                attempt(name, value, candidate)
+    result = Search(tuple(trials))
+    best = result.best
+    write_cell(
+        folder / "best.json",
+        {
+            "preset": best.settings.preset,
+            "changes": dict(best.settings.changes),
+            "score": best.mean,
+            "scores": list(best.scores),
+            "score_of_start": trials[0].mean,
+            "settings": best.settings.to_json(),
+        },
+    )
+    bench.clear()
+    return result
 
 
-def training_folds(labels: Sequence[Any], n_folds: int, seed: int) -> list[Split]:
-    """Return one split per fold; each image is tested once, and folds have equal shares of every class.
+class _Bench:
+    """Scores settings on the folds; stages that settings have in common are shared."""
 
-    >>> [split.test for split in training_folds(["a", "a", "b", "b"], 2, seed=0)]
-    [[0, 2], [1, 3]]
-    """
-    membership = Labels.read(labels).membership
-    least = int(membership.sum(axis=0).min())
-    if not 2 <= n_folds <= least:
-        raise ValueError(
-            f"n_folds={n_folds}; expected at least 2 and at most {least}, the images of the smallest class."
-        )
-    fold_of = stratified_folds(membership, n_folds, make_generator(seed))
-    return [
-        Split(
-            np.flatnonzero(fold_of != fold).tolist(),
-            np.flatnonzero(fold_of == fold).tolist(),
-            seed,
-            f"fold {fold + 1}",
-        )
-        for fold in range(n_folds)
-    ]
+    def __init__(
+        self,
+        images: ImageList,
+        labels: Sequence[Any],
+        settings: Settings,
+        folds: Sequence[Split],
+        folder: Path,
+        seed: int,
+        device: str,
+        console: Console | None,
+    ) -> None:
+        self.sources, self.labels, self.folds, self.folder = images.sources, labels, folds, folder
+        self.seed, self.device, self.console = seed, device, console
+        self._seen = {_pixels(settings): images}
+        self.prefix = ""  # of the messages of the next trial
+
+    def images(self, settings: Settings) -> ImageList:
+        """Return the images as these settings see them; they are decoded once per kind of pixels."""
+        if _pixels(settings) not in self._seen:
+            self._seen[_pixels(settings)] = settings.image_list(self.sources)
+        return self._seen[_pixels(settings)]
+
+    def say(self, text: str) -> None:
+        """Print a line of information."""
+        if self.console is not None:
+            self.console.say(text)
+
+    def scores(self, settings: Settings) -> tuple[float, ...]:
+        """Return the score of each fold; they are read from their file if the same work was done before."""
+        images = self.images(settings)
+        like = {
+            "settings": settings.to_json(),
+            "pixels": images.fingerprint(),
+            "labels": fingerprint(list(self.labels)),
+            "folds": [fingerprint(fold.train, fold.test) for fold in self.folds],
+            "seed": self.seed,
+            "version": ddsfl.__version__,
+        }
+        path = self.folder / f"candidate.{fingerprint(like)}.json"
+        stored = read_cell(path, json.loads(json.dumps(like)))
+        if stored is not None:
+            return tuple(stored["scores"])
+        scores = []
+        for number, fold in enumerate(self.folds):
+            if self.console is not None:
+                self.console.prefix = f"{self.prefix}{fold.name}: "
+            cell = evaluate_split(self._evaluation(settings, number), images, self.labels, fold, self.console)
+            score = score_of(cell)
+            assert score is not None
+            scores.append(score)
+        write_cell(path, {**like, "changes": dict(settings.changes), "scores": scores})
+        return tuple(scores)
+
+    def keep_stages_of(self, settings: Settings) -> None:
+        """Remove all other stages: they take several GB, and the next trial starts from these settings."""
+        for number, fold in enumerate(self.folds):
+            evaluation = self._evaluation(settings, number)
+            stages = evaluation.fit_of(self.images(settings), self.labels, fold).stages
+            remove_stages(self._stages(number), partial(_is_foreign, stages))
+
+    def clear(self) -> None:
+        """Remove all stages."""
+        for number in range(len(self.folds)):
+            remove_stages(self._stages(number))
+
+    def _evaluation(self, settings: Settings, fold: int) -> Evaluation:
+        stages = self._stages(fold)
+        return Evaluation(settings, "search", seed=self.seed, device=self.device, shared_stages=stages)
+
+    def _stages(self, fold: int) -> Path:
+        return self.folder / f"fold{fold + 1}.stages"
 
 
-def _scores(
-    evaluation: Evaluation,
-    images: ImageList,
-    labels: Sequence[Any],
-    folds: Sequence[Split],
-    folder: Path,
-    console: Console | None,
-) -> tuple[float, ...]:
-    """Return the score of a candidate on each fold; it is read from its file if the same work was done."""
-    like = {
-        "settings": evaluation.settings.to_json(),
-        "pixels": images.fingerprint(),
-        "labels": fingerprint(list(labels)),
-        "folds": [fingerprint(fold.train, fold.test) for fold in folds],
-        "seed": evaluation.seed,
-        "version": ddsfl.__version__,
-    }
-    path = folder / f"candidate.{fingerprint(like)}.json"
-    stored = read_cell(path, json.loads(json.dumps(like)))
-    if stored is not None:
-        return tuple(stored["scores"])
-    scores = []
-    for number, fold in enumerate(folds, start=1):
-        on_fold = replace(evaluation, shared_stages=folder / f"fold{number}.stages")
-        score = score_of(evaluate_split(on_fold, images, labels, fold, console))
-        assert score is not None
-        scores.append(score)
-    write_cell(path, {**like, "changes": dict(evaluation.settings.changes), "scores": scores})
-    for number in range(1, len(folds) + 1):
-        _drop_own(folder / f"fold{number}.stages", evaluation.settings)
-    return tuple(scores)
+def _pixels(settings: Settings) -> tuple[str, int, int]:
+    return settings.colour, settings.max_side, settings.min_side
 
 
-def _drop_own(stages: Path, settings: Settings) -> None:
-    """Remove stages that depend on learned layers: several GB that no other candidate shares."""
-    sources = settings.make_sources()
-    learned = {block.name for block in settings.blocks if sources[block.source].uses_labels}
-    learned |= {f"layer{number}" for number in range(1, len(settings.layers) + 1)}
-    own = {*learned, "weights", "classifier"}
-    remove_stages(stages, lambda name: name.partition(".")[0] in own)
+def _is_foreign(stages: Stages, path: Path) -> bool:
+    """Return whether a stored result belongs to other settings."""
+    try:
+        return not stages.holds(path)
+    except (KeyError, ValueError):  # the stage of a block or a source that these settings do not have
+        return True

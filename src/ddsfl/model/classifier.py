@@ -211,7 +211,7 @@ class SceneClassifier(ImageEstimator):
     @available_if(_is_calibrated)
     def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
-        return as_numpy(self.classifier_.probabilities_from(torch.as_tensor(scores)))
+        return self.classifier_.probabilities_from(scores)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
