@@ -42,7 +42,7 @@ def test_class_folders_in_sorted_order(sets):
     ]
     assert images.labels == ["Küche 厨房"] * 2 + ["forest"] * 3
     assert images.classes == ["Küche 厨房", "forest"]
-    assert (len(images), images.n_ignored, images.problems) == (5, 1, [])
+    assert (len(images), images.ignored, images.problems) == (5, {".txt": 1}, [])
     assert ImageSet.find(str(sets)) == images
 
 

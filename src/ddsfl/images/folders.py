@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,14 +30,16 @@ class ImageSet:
     paths : one path per image.
     labels : one name per image, or one tuple of names per image if any image has several.
     problems : what was left out and why, one sentence per problem.
-    n_ignored : number of files ignored because their extension is not in `SUFFIXES`.
+    ignored : number of files ignored because their extension is not in `SUFFIXES`, by extension.
+    leaving : links of the folder that lead out of it.
     least : minimum number of images per label; rarer labels are left out.
     """
 
     paths: list[Path]
     labels: list[str] | list[tuple[str, ...]]
     problems: list[str] = field(default_factory=list)
-    n_ignored: int = 0
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    leaving: list[Path] = field(default_factory=list)
     least: int = 1
 
     def __len__(self) -> int:
@@ -87,7 +89,7 @@ class ImageSet:
         gone = set(indices)
         pairs: Iterable[tuple[Path, Label]] = zip(self.paths, self.labels)
         kept = [pair for index, pair in enumerate(pairs) if index not in gone]
-        return _image_set(kept, list(self.problems), self.n_ignored, self.least)
+        return _image_set(kept, list(self.problems), self.least, self.ignored, self.leaving)
 
 
 def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -110,16 +112,17 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
 def _from_class_folders(root: Path, least: int) -> ImageSet:
     problems: list[str] = []
     pairs: list[tuple[Path, Label]] = []
-    n_loose = n_ignored = 0
+    n_loose = 0
+    ignored: Counter[str] = Counter()
     empty: list[str] = []
     for entry in _listing(root, problems.append):
         if not entry.is_dir():
             n_loose += _is_image(entry)
-            n_ignored += not _is_image(entry)
+            ignored.update([] if _is_image(entry) else [entry.suffix.lower()])
             continue
         files = list(_walk(entry, problems.append))
         images = [file for file in files if _is_image(file)]
-        n_ignored += len(files) - len(images)
+        ignored.update(file.suffix.lower() for file in files if not _is_image(file))
         pairs.extend((file, entry.name) for file in images)
         if not images:
             empty.append(entry.name)
@@ -127,7 +130,10 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
         problems.append(f"{_count(n_loose, 'image')} in {root} left out: outside any class folder.")
     if empty:
         problems.append(f"Class folders without any image: {', '.join(map(repr, empty))}.")
-    return _image_set(_once(pairs, problems), problems, n_ignored, least)
+    pairs = _once(pairs, problems)
+    inside = os.path.realpath(root) + os.sep
+    leaving = [file for file, _ in pairs if not os.path.realpath(file).startswith(inside)]
+    return _image_set(pairs, problems, least, ignored, leaving)
 
 
 def _from_csv(path: Path, least: int) -> ImageSet:
@@ -164,7 +170,7 @@ def _from_csv(path: Path, least: int) -> ImageSet:
         raise ImageSetError(message) from error
     if all(len(label) == 1 for _, label in pairs):
         pairs = [(file, label[0]) for file, label in pairs]
-    return _image_set(_once(pairs, problems), problems, 0, least)
+    return _image_set(_once(pairs, problems), problems, least)
 
 
 def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Path, Label]]:
@@ -181,7 +187,13 @@ def _once(pairs: list[tuple[Path, Label]], problems: list[str]) -> list[tuple[Pa
     return list(seen.values())
 
 
-def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: int, least: int) -> ImageSet:
+def _image_set(
+    pairs: list[tuple[Path, Label]],
+    problems: list[str],
+    least: int,
+    ignored: Mapping[str, int] | None = None,
+    leaving: Sequence[Path] = (),
+) -> ImageSet:
     """Build the image set and leave out labels with too few images."""
     counts = Counter(name for _, label in pairs for name in _names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
@@ -195,7 +207,7 @@ def _image_set(pairs: list[tuple[Path, Label]], problems: list[str], n_ignored: 
         if names:
             kept.append((path, names[0] if isinstance(label, str) else names))
     labels: list[str] | list[tuple[str, ...]] = [label for _, label in kept]  # type: ignore[assignment]
-    return ImageSet([path for path, _ in kept], labels, problems, n_ignored, least)
+    return ImageSet([path for path, _ in kept], labels, problems, dict(ignored or {}), list(leaving), least)
 
 
 def _listing(folder: Path, report: Callable[[str], None]) -> list[Path]:
