@@ -47,7 +47,8 @@ def evaluate(
     settings = changed_settings(preset, changes)
     image_set = ImageSet.find(images)
     drawn = chosen_splits(protocol, image_set, train, test, splits, train_list, test_list, seed)
-    decoded, labels = read_set(image_set, settings, strict, console)
+    official = drawn[0] if protocol == "lists" else None
+    decoded, labels = read_set(image_set, settings, strict, console, official)
     readable = [split.without(set(range(len(image_set))) - set(labels)) for split in drawn]
     for split in readable:
         split.check(labels)

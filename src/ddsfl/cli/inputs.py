@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ import typer
 from ddsfl.datasets.protocols import Split, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
 from ddsfl.images.image_list import ImageList
+from ddsfl.images.likeness import Glances
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
+from ddsfl.report.checklist import report_briefly
+from ddsfl.report.checks import check_images
 from ddsfl.report.console import Console
+from ddsfl.report.findings import Subject
 
 
 def changed_settings(name: str, changes: list[str] | None) -> Settings:
@@ -91,16 +96,16 @@ def load_model(path: Path, device: str, network: list[str] | None) -> SceneClass
 
 
 def read_set(
-    image_set: ImageSet, settings: Settings, strict: bool, console: Console
+    image_set: ImageSet, settings: Settings, strict: bool, console: Console, split: Split | None = None
 ) -> tuple[ImageList, dict[int, Label]]:
-    """Decode the images of a set once and list those that cannot be read.
+    """Decode the images of a set once, list those that cannot be read, and check the set.
 
     Returns all images, and the labels of the readable ones by index. Labels that have become too rare are
-    left out.
+    left out. ``split`` is an official split, whose two sides should not share images.
     """
-    images = settings.image_list(image_set.paths)
+    images, glances = settings.image_list(image_set.paths), Glances(len(image_set))
     console.begin("read images")
-    problems = images.read_all(console.progress)
+    problems = images.read_all(console.progress, glances.see)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
     listed = [*problems, *kept.problems]
@@ -111,6 +116,12 @@ def read_set(
         raise ImageSetError(f"--strict: {len(listed)} problem(s) with the images, listed above.")
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
+    sides = None if split is None else (frozenset(split.train), frozenset(split.test))
+    # Without the problems, which are listed already.
+    findings = check_images(Subject(replace(image_set, problems=[]), images, glances, sides=sides))
+    report_briefly(findings, image_set.paths, console)
+    if strict and any(finding.severity == "error" for finding in findings):
+        raise ImageSetError("--strict: the images contradict each other, see above; `ddsfl check` lists all.")
     place = {path: index for index, path in enumerate(image_set.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
     labels: Sequence[Label] = kept.labels

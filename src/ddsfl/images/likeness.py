@@ -31,6 +31,14 @@ FLAT = 2.0
 FLAT_THUMBNAIL = 1.0
 
 
+@dataclass(frozen=True)
+class Copies:
+    """Images that show the same picture: their numbers, and whether all pixels are equal."""
+
+    members: tuple[int, ...]
+    exact: bool
+
+
 class Glances:
     """A thumbnail and the contrast of each of N images, taken while the images are decoded.
 
@@ -64,47 +72,35 @@ class Glances:
         """(N,) bool, which images have (almost) one tone."""
         return self.contrasts < FLAT
 
+    def copies(self, digests: Mapping[int, bytes]) -> list[Copies]:
+        """Return groups of copies among some images, exact ones first.
 
-@dataclass(frozen=True)
-class Copies:
-    """Images that show the same picture: their numbers, and whether all pixels are equal."""
+        ``digests`` are digests of their pixels, by number. Images with flat thumbnails are compared by their
+        digests only. An exact copy of an image is also in the group of its near copies.
 
-    members: tuple[int, ...]
-    exact: bool
-
-
-def find_copies(digests: Mapping[int, bytes], thumbnails: Array) -> list[Copies]:
-    """Return groups of copies, exact ones first, each in the order of the images.
-
-    Parameters
-    ----------
-    digests : digest of the pixels of each image to compare, by its number.
-    thumbnails : (N, SIDE, SIDE), see `Glances`. Flat ones are compared by their digests only.
-
-    Examples
-    --------
-    >>> picture = np.random.default_rng(0).uniform(0, 200, (SIDE, SIDE))
-    >>> thumbnails = np.stack([picture, picture, picture.T, 1.2 * picture + 10])
-    >>> find_copies({0: b"a", 1: b"a", 2: b"b", 3: b"c"}, thumbnails)
-    [Copies(members=(0, 1), exact=True), Copies(members=(0, 1, 3), exact=False)]
-    """
-    same: dict[bytes, list[int]] = defaultdict(list)
-    for index, digest in digests.items():
-        same[digest].append(index)
-    exact = [Copies(tuple(members), exact=True) for members in same.values() if len(members) > 1]
-    flat = thumbnails.std(axis=(1, 2)) < FLAT_THUMBNAIL
-    distinct = [members for members in same.values() if not flat[members[0]]]
-    if not distinct:
-        return exact
-    near: dict[int, list[list[int]]] = defaultdict(list)
-    for members, group in zip(distinct, groups_alike(thumbnails[[members[0] for members in distinct]])):
-        near[int(group)].append(members)
-    alike = [sorted(chain.from_iterable(parts)) for parts in near.values() if len(parts) > 1]
-    return exact + [Copies(tuple(members), exact=False) for members in alike]
+        >>> glances, picture = Glances(4), np.random.default_rng(0).uniform(0, 200, (SIDE, SIDE))
+        >>> glances.thumbnails[:] = picture, picture, picture.T, 1.2 * picture + 10
+        >>> glances.copies({0: b"a", 1: b"a", 2: b"b", 3: b"c"})
+        [Copies(members=(0, 1), exact=True), Copies(members=(0, 1, 3), exact=False)]
+        """
+        same: dict[bytes, list[int]] = defaultdict(list)
+        for index, digest in digests.items():
+            same[digest].append(index)
+        exact = [Copies(tuple(members), exact=True) for members in same.values() if len(members) > 1]
+        flat = self.thumbnails.std(axis=(1, 2)) < FLAT_THUMBNAIL
+        distinct = [members for members in same.values() if not flat[members[0]]]
+        near: dict[int, list[list[int]]] = defaultdict(list)
+        groups = groups_alike(self.thumbnails[[members[0] for members in distinct]])
+        for members, group in zip(distinct, groups.tolist()):
+            near[group].append(members)
+        alike = [sorted(chain.from_iterable(parts)) for parts in near.values() if len(parts) > 1]
+        return exact + [Copies(tuple(members), exact=False) for members in alike]
 
 
 def groups_alike(thumbnails: Array, block: int = 1024) -> Array:
     """Return the number (N,) of the group of each thumbnail; chains of like thumbnails form one group."""
+    if not len(thumbnails):
+        return np.arange(0)
     described = describe_thumbnails(thumbnails)
     groups = np.arange(len(described))
     for start in range(0, len(described), block):
