@@ -18,10 +18,8 @@ from ddsfl.images.likeness import Glances
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
-from ddsfl.report.checklist import report_briefly
-from ddsfl.report.checks import check_images
+from ddsfl.report.checklist import check_briefly
 from ddsfl.report.console import Console
-from ddsfl.report.findings import Subject
 
 
 def changed_settings(name: str, changes: list[str] | None) -> Settings:
@@ -117,11 +115,11 @@ def read_set(
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
     sides = None if split is None else (frozenset(split.train), frozenset(split.test))
-    # Without the problems, which are listed already.
-    findings = check_images(Subject(replace(image_set, problems=[]), images, glances, sides=sides))
-    report_briefly(findings, image_set.paths, console)
-    if strict and any(finding.severity == "error" for finding in findings):
-        raise ImageSetError("--strict: the images contradict each other, see above; `ddsfl check` lists all.")
+    unlisted = replace(image_set, problems=[])  # problems are listed already
+    findings = check_briefly(unlisted, images, glances, sides, console)
+    n_errors = sum(finding.count for finding in findings if finding.severity == "error")
+    if strict and n_errors:
+        raise ImageSetError(f"--strict: {n_errors} error(s) in the image set; `ddsfl check` lists them.")
     place = {path: index for index, path in enumerate(image_set.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
     labels: Sequence[Label] = kept.labels

@@ -13,6 +13,7 @@ from typing import Any, overload
 from torch import Tensor
 
 from ddsfl.images.decode import Colour, Source, UnreadableImage, decode
+from ddsfl.images.headers import Header, read_header
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]
 
@@ -166,6 +167,11 @@ class ImageList(Sequence[Tensor]):
         if see is not None:
             see(index, image)
         return None
+
+    def header(self, index: int) -> Header | None:
+        """Return the header of the file of one image; None if it cannot be read or is not a file."""
+        source = self._store.sources[self._indices[index]]
+        return read_header(source) if isinstance(source, str | os.PathLike) else None
 
     def digest(self, index: int) -> bytes:
         """Return a digest of the decoded pixels of one image; equal images give equal digests."""

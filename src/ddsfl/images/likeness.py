@@ -1,6 +1,6 @@
 """Copies among images: the same pixels, or the same picture rescaled, recompressed or slightly brightened.
 
-Shapes: N images, thumbnails of SIDE x SIDE area averages.
+Shapes: N images, thumbnails of SIDE x SIDE pixels.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Glances:
         """Take a glance at a decoded image (channels, height, width) whose first channel is gray or L*."""
         levels = image[0].numpy().astype(np.float32)
         self.contrasts[index] = levels.std()
-        small = Image.fromarray(levels).resize((SIDE, SIDE), Image.Resampling.BOX)
+        # Plain averages (BOX) would differ between an image and its half, which is not a multiple of SIDE.
+        small = Image.fromarray(levels).resize((SIDE, SIDE), Image.Resampling.HAMMING)
         self.thumbnails[index] = np.asarray(small)
 
     @property

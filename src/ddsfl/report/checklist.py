@@ -9,8 +9,12 @@ from pathlib import Path
 from rich.table import Column, Table
 from rich.text import Text
 
+from ddsfl.images.folders import ImageSet
+from ddsfl.images.image_list import ImageList
+from ddsfl.images.likeness import Glances
+from ddsfl.report.checks import check_images
 from ddsfl.report.console import Console
-from ddsfl.report.findings import Finding, Item, Severity
+from ddsfl.report.findings import Finding, Item, Severity, Subject
 
 #: Examples per kind in the table; the complete lists are in JSON.
 EXAMPLES = 3
@@ -36,9 +40,16 @@ def findings_table(findings: Sequence[Finding], paths: Sequence[Path]) -> Table:
     return table
 
 
-def report_briefly(findings: Sequence[Finding], paths: Sequence[Path], console: Console) -> None:
-    """Print one line per kind; notes only unless quiet."""
-    root = _common_folder(paths)
+def check_briefly(
+    image_set: ImageSet,
+    images: ImageList,
+    glances: Glances,
+    sides: tuple[frozenset[int], frozenset[int]] | None,
+    console: Console,
+) -> list[Finding]:
+    """Check a set (see `Subject`) and print one line per kind; notes only unless quiet."""
+    findings = check_images(Subject(image_set, images, glances, sides=sides))
+    root = _common_folder(image_set.paths)
     shown = findings if len(findings) <= LINES else findings[: LINES - 1]
     for finding in shown:
         example = _words(finding.items[0], root)
@@ -50,6 +61,7 @@ def report_briefly(findings: Sequence[Finding], paths: Sequence[Path], console: 
             console.warn([line])
     if len(shown) < len(findings):
         console.say(f"  - {len(findings) - len(shown)} more kinds; `ddsfl check` lists all.")
+    return findings
 
 
 def _common_folder(paths: Sequence[Path]) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ddsfl.images.folders import ImageSet
-from ddsfl.images.headers import Header, read_header
+from ddsfl.images.headers import Header
 from ddsfl.images.image_list import ImageList, Problem
 from ddsfl.images.likeness import Copies, Glances
 from ddsfl.report.opinion import Opinion
@@ -107,7 +107,7 @@ class Subject:
     @cached_property
     def headers(self) -> dict[int, Header]:
         """The headers of the readable images, by number."""
-        headers = {index: read_header(self.image_set.paths[index]) for index in self.readable}
+        headers = {index: self.images.header(index) for index in self.readable}
         return {index: header for index, header in headers.items() if header is not None}
 
     @cached_property
