@@ -217,7 +217,7 @@ def labelled(tmp_path_factory):
     for name, across, down in (("lying", 0, 1), ("standing", 1, 0), ("leaning", 0.7, 0.7)):
         (place / "set" / name).mkdir(parents=True)
         for number in range(10):
-            stripes = np.sin((0.6 + 0.03 * number) * (across * x + down * y))
+            stripes = np.sin((0.6 + 0.03 * number) * (across * x + down * y) + 2 * number)
             pixels = 128 + 60 * stripes + rng.normal(0, 12, x.shape)
             Image.fromarray(pixels.astype(np.uint8)).save(place / "set" / name / f"{number}.png")
     assert run_program("train", place / "set", "--out", place / "m", "--quiet", *TINY_OPTIONS) == 0
