@@ -188,11 +188,20 @@ def test_the_same_image_in_two_sets(ddsfl, leaking, tmp_path, scenes):
         scenes[name][20].save(tmp_path / "test" / name / "20.png")
     for name in ("field", "forest"):
         shutil.move(leaking / name / "again.png", tmp_path / "test" / name / "again.png")
+    shutil.copy(leaking / "facade" / "00.png", leaking / "facade" / "twice.png")
+    (tmp_path / "test" / "notes.txt").write_text("not an image")
+    scenes["field"][22].save(tmp_path / "test" / "loose.png")
+    scenes["field"][23].save(tmp_path / "outside.png")
+    (tmp_path / "test" / "field" / "link.png").symlink_to(tmp_path / "outside.png")
     (tmp_path / "test" / "Forest").mkdir()
     scenes["forest"][21].save(tmp_path / "test" / "Forest" / "21.png")
     assert found(ddsfl, leaking, "--test", tmp_path / "test") == {
+        "left-out": [f"1 image in {tmp_path / 'test'} left out: outside any class folder."],
         "labels": [("Forest", "forest")],
         "copies-split": [("field/00.png", "field/again.png")],
+        "copies": [("facade/00.png", "facade/twice.png")],
+        "leaving": [("field/link.png",)],
+        "ignored": ["1 .txt"],
         "near-copies-split": [("forest/00.png", "forest/again.png")],
     }
 
