@@ -76,6 +76,8 @@ def test_flat_images_are_copies_only_if_their_pixels_are_equal():
         np.full((50, 90), 40, np.uint8),
         np.full((90, 90), 40, np.uint8),
     ]
+    light = np.tile(np.linspace(0, 2, 90), (90, 1))  # the same faint light on two walls
+    pictures += [np.rint(level + light).astype(np.uint8) for level in (100, 150)]
     glances, digests = glances_of(pictures)
     assert glances.flat.all()
     assert glances.copies(digests) == [Copies((3, 5), exact=True)]

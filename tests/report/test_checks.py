@@ -29,6 +29,7 @@ def test_doubts_about_several_labels():
     vectors = np.repeat(np.eye(3), 8, axis=0)
     labels = [(*"ab",)] * 8 + [(*"bc",)] * 8 + [(*"ca",)] * 8
     labels[0] = ("a", "c")
+    labels[9] = ("b",)  # its own class accepts it, so it is not doubted
     result = doubts(vectors, labels, C=1.0)
     assert [number for number, (doubt, _) in enumerate(result) if doubt] == [0]
     assert result[0][1] == "b"
