@@ -43,6 +43,7 @@ def run(command, folder):
 def test_the_commands_run_in_order_as_printed(folder):
     printed = commands("ddsfl ")
     assert [command.split()[1] for command in printed] == [
+        "check",
         "train",
         "predict",
         "evaluate",

@@ -83,8 +83,9 @@ def evaluate(
     image_set = ImageSet.find(images)
     group_of = splitting.groups_of(images, image_set)
     # Impossible splits are found before the images are read.
-    splitting.draw(image_set, dict(enumerate(image_set.labels)), group_of, seed)
-    decoded, labels = read_set(image_set, settings, strict, console)
+    first = splitting.draw(image_set, dict(enumerate(image_set.labels)), group_of, seed)
+    official = first[0] if splitting.kind == "lists" else None
+    decoded, labels = read_set(image_set, settings, strict, console, official)
     drawn = splitting.draw(image_set, labels, group_of, seed)
     if splitting.kind == "folds" and (fewer := splitting.n_folds(labels, group_of)[1]):
         console.say(fewer)

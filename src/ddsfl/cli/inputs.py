@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ import typer
 
 from ddsfl.compute.device import resolve_device, unused_gpu
 from ddsfl.compute.stages import part_of
+from ddsfl.datasets.splits import Split
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
+from ddsfl.images.likeness import Glances
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
+from ddsfl.report.checklist import check_briefly
 from ddsfl.report.console import Console
 
 
@@ -117,21 +121,27 @@ def load_model(path: Path, device: str, network: list[str] | None) -> SceneClass
 
 
 def read_set(
-    image_set: ImageSet, settings: Settings, strict: bool, console: Console
+    image_set: ImageSet, settings: Settings, strict: bool, console: Console, split: Split | None = None
 ) -> tuple[ImageList, dict[int, Label]]:
-    """Decode the images of a set once and list those that cannot be read.
+    """Decode the images of a set once, list those that cannot be read, and check the set.
 
     Returns all images, and the labels of the readable ones by index. Labels that have become too rare are
-    left out.
+    left out. ``split`` is an official split, whose two sides should not share images.
     """
-    images = settings.image_list(image_set.paths)
+    images, glances = settings.image_list(image_set.paths), Glances(len(image_set))
     console.begin("read images")
-    problems = images.read_all(console.progress)
+    problems = images.read_all(console.progress, glances.see)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
     _show_left_out([*problems, *kept.problems], kept.ignored_files, strict, console)
     if len(kept.classes) < 2:
         raise ImageSetError("fewer than two labels with readable images remain.")
+    sides = None if split is None else (frozenset(split.train), frozenset(split.test))
+    unlisted = replace(image_set, problems=[], ignored={})  # these are listed already
+    findings = check_briefly(unlisted, images, glances, sides, console)
+    n_errors = sum(finding.count for finding in findings if finding.severity == "error")
+    if strict and n_errors:
+        raise ImageSetError(f"--strict: {n_errors} error(s) in the image set; `ddsfl check` lists them.")
     place = {path: index for index, path in enumerate(image_set.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
     labels: Sequence[Label] = kept.labels

@@ -25,6 +25,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "demo": Entry("demo:demo", "Learn and classify drawn scenes, and draw what was learned."),
+    "check": Entry("check:check", "Find what is wrong with an image set, before training."),
     "train": Entry("train:train", "Learn a classifier from labelled images."),
     "predict": Entry("predict:predict", "Classify images."),
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from ddsfl.images.decode import Colour, decode
+from ddsfl.images.headers import Header, read_header
 from ddsfl.images.inputs import list_of_images
 from ddsfl.images.sources import Source, UnreadableImage
 
@@ -155,16 +156,21 @@ class ImageList(Sequence[Tensor]):
         part._indices = [self._indices[index] for index in indices]
         return part
 
-    def read_all(self, progress: Callable[[int, int], None] | None = None) -> list[Problem]:
+    def read_all(
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        see: Callable[[int, Tensor], None] | None = None,
+    ) -> list[Problem]:
         """Decode every image once and return those that cannot be read, in order.
 
-        ``progress`` is called with (images done, images in total).
+        ``progress`` is called with (images done, images in total), ``see`` with (index, image) for each image
+        that can be read, from several threads: images that do not fit into the cache are not decoded twice.
         """
         problems = []
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
         try:
             # The futures return no images, so only the cache holds any.
-            futures = {pool.submit(self._reason, index): index for index in range(len(self))}
+            futures = {pool.submit(self._reason, index, see): index for index in range(len(self))}
             for done, future in enumerate(as_completed(futures), start=1):
                 reason = future.result()
                 if reason is not None:
@@ -176,13 +182,26 @@ class ImageList(Sequence[Tensor]):
             pool.shutdown(cancel_futures=True)
         return sorted(problems, key=lambda problem: problem.index)
 
-    def _reason(self, index: int) -> str | None:
+    def _reason(self, index: int, see: Callable[[int, Tensor], None] | None) -> str | None:
         """Return why an image cannot be read, or None if it can."""
         try:
-            self[index]
+            image = self[index]
         except UnreadableImage as error:
             return error.reason
+        if see is not None:
+            see(index, image)
         return None
+
+    def header(self, index: int) -> Header | None:
+        """Return the header of the file of one image; None if it cannot be read or is not a file."""
+        source = self._store.sources[self._indices[index]]
+        return read_header(source) if isinstance(source, str | os.PathLike) else None
+
+    def digest(self, index: int) -> bytes:
+        """Return a digest of the decoded pixels of one image; equal images give equal digests."""
+        if self._indices[index] not in self._store.digests:
+            self[index]
+        return self._store.digests[self._indices[index]]
 
     def fingerprint(self) -> str:
         """Return a short digest of the decoded pixels; equal images give equal digests.
