@@ -65,7 +65,7 @@ def test_few_doors_lie_before_the_first_patch(tmp_path):
     from studies.doors import commands, count_doors
 
     doors = count_doors(commands(tmp_path)["train"])
-    assert 5 < len(doors.names) <= 15, doors.names
+    assert 5 < len(doors.names) <= 12, doors.names
 
 
 def test_every_room_has_a_row_and_every_row_a_room():

@@ -307,7 +307,7 @@ def test_train_prints_one_line_per_kind_and_strict_refuses_errors_only(ddsfl, pl
             ["--train-list", "a", "--test-list", "b", "--test", "c"],
             "--test and --train-list exclude each other",
         ),
-        (["--preset", "huge"], "preset='huge' is unknown"),
+        (["--preset", "huge"], "--preset huge is unknown"),
     ],
 )
 def test_wrong_calls(ddsfl, clean, options, words):

@@ -133,7 +133,7 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
         (["train", tmp_path / "one", "--out", tmp_path / "m"], 1, "Label 'class' left out: it has 1 image"),
         (["train", tmp_path / "gone", "--out", tmp_path / "m"], 1, "no such file or directory"),
         (["train", scenes, "--out", tmp_path], 2, "is a folder"),
-        (["train", scenes, "--out", tmp_path / "m", "--preset", "huge"], 2, "preset='huge' is unknown"),
+        (["train", scenes, "--out", tmp_path / "m", "--preset", "huge"], 2, "--preset huge is unknown"),
         (["train", scenes, "--out", tmp_path / "m", "--set", "layers.x=1"], 2, "does not exist"),
         (["train", scenes, "--out", tmp_path / "m", "--set", "nonsense"], 2, "expected PATH=VALUE"),
         (["train", scenes, "--out", tmp_path / "m", "--device", "tpu"], 1, "device='tpu'"),

@@ -64,7 +64,7 @@ def test_wrong_settings(ddsfl, tmp_path, command, change, sentence):
 def test_a_wrong_preset_gets_the_nearest_one(ddsfl, tmp_path):
     code, _, err = ddsfl("train", tmp_path, "--out", tmp_path / "m", "--preset", "papper")
     assert code == 2
-    assert "preset='papper' is unknown; did you mean 'paper'?" in err
+    assert "--preset papper is unknown; did you mean 'paper'?" in err
 
 
 @pytest.mark.parametrize("values", ["0.1,-1", "nan", "1e9"])

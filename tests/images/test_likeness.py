@@ -7,15 +7,14 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import ALIKE, SIDE, Copies, Glances, describe_thumbnails, groups_alike
+from ddsfl.images.likeness import ALIKE, SIDE, Copies, describe_thumbnails, groups_alike
 from ddsfl.images.scenes import make_scenes
 
 
 def glances_of(pictures, **options):
     images = ImageList(pictures, **options)
-    glances = Glances(len(images))
-    assert images.read_all(see=glances.see) == []
-    return glances, {index: images.digest(index) for index in range(len(images))}
+    assert images.read_all(glance=True) == []
+    return images.glances, {index: images.digest(index) for index in range(len(images))}
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +96,12 @@ def test_colour_images_are_compared_by_their_lightness(scenes):
 
 def test_images_that_cannot_be_read_are_not_seen(scenes):
     images = ImageList([scenes[0], "missing.png", scenes[0]])
-    glances = Glances(3)
-    assert [problem.index for problem in images.read_all(see=glances.see)] == [1]
-    assert np.isnan(glances.contrasts).tolist() == [False, True, False]
-    assert glances.copies({0: images.digest(0), 2: images.digest(2)}) == [Copies((0, 2), exact=True)]
-    assert glances.copies({}) == []
+    with pytest.raises(ValueError, match="not looked at"):
+        images.seen()
+    assert [problem.index for problem in images.read_all(glance=True)] == [1]
+    assert images.seen() == [0, 2]
+    assert images.copies() == [Copies((0, 2), exact=True)]
+    assert images.glances.copies({}) == []
 
 
 @pytest.mark.parametrize("block", [1, 3, 7, 1000])

@@ -4,7 +4,6 @@ import numpy as np
 
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import Glances
 from ddsfl.report import checks
 from ddsfl.report.findings import Subject
 from ddsfl.report.opinion import doubts
@@ -13,9 +12,8 @@ from ddsfl.report.opinion import doubts
 def test_errors_come_first_in_whatever_order_the_checks_are(tmp_path, monkeypatch):
     paths = [tmp_path / name for name in ("a", "b", "c")]
     images = ImageList([np.zeros((40, 40), np.uint8)] * 3)
-    glances = Glances(3)
-    images.read_all(see=glances.see)
-    subject = Subject(ImageSet(paths, ["x", "X", "X"], ignored={".txt": 2}), images, glances)
+    images.read_all(glance=True)
+    subject = Subject(ImageSet(paths, ["x", "X", "X"], ignored={".txt": 2}), images)
     monkeypatch.setattr(checks, "CHECKS", checks.CHECKS[::-1])
     found = [(finding.severity, finding.kind) for finding in checks.check_images(subject)]
     assert found == [

@@ -124,7 +124,9 @@ class Novelty:
         weights = np.array([whole, 1 - whole]) / np.maximum(deviation, 1e-6)
         combined = (surprises - middle) @ weights
         spread = 1.4826 * np.median(np.abs(combined - np.median(combined)))
-        level = max(np.quantile(combined, 1 - ALLOWED), LEAST_DEVIATIONS * max(spread, 1e-6))
+        # As in conformal prediction: the chance of a new image to be above this one is at most ALLOWED.
+        rank = min(len(combined), int(np.ceil((1 - ALLOWED) * (len(combined) + 1))))
+        level = max(np.sort(combined)[rank - 1], LEAST_DEVIATIONS * max(spread, 1e-6))
         self.state_ |= {"middle": middle, "weights": weights / level}
         return self
 

@@ -15,7 +15,6 @@ from ddsfl.cli.options import Device, ImageSetPath, Network, Preset, QuietTable
 from ddsfl.datasets.splits import Split, official_split
 from ddsfl.images.folders import ImageSet, ImageSetError
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import Glances
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.checklist import findings_table
 from ddsfl.report.checks import check_images
@@ -54,12 +53,11 @@ def check(
     image_set, split = _set_and_split(images, test, train_list, test_list)
     # Without a model, no image is needed twice.
     decoded = settings.image_list(image_set.paths, cache_bytes=0 if classifier is None else 2**30)
-    glances = Glances(len(image_set))
     console.begin("read images")
-    unreadable = decoded.read_all(console.progress, glances.see)
+    unreadable = decoded.read_all(console.progress, glance=True)
     console.close()
     sides = None if split is None else (frozenset(split.train), frozenset(split.test))
-    subject = Subject(image_set, decoded, glances, unreadable, sides)
+    subject = Subject(image_set, decoded, unreadable, sides)
     if classifier is not None:
         subject = replace(subject, opinion=_opinion(classifier, subject, console))
     findings = check_images(subject)

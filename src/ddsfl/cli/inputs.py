@@ -13,13 +13,13 @@ from typing import Any
 import typer
 
 from ddsfl.compute.device import resolve_device, unused_gpu
+from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import part_of
 from ddsfl.datasets.splits import Split
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import Glances
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.model.presets import preset
+from ddsfl.model.presets import PRESETS
 from ddsfl.model.settings import Settings
 from ddsfl.report.checklist import check_briefly
 from ddsfl.report.console import Console
@@ -33,8 +33,10 @@ def changed_settings(name: str, changes: list[str] | None, balanced: bool = Fals
         if not equals:
             raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
         changed[path] = parsed_value(value)
+    if name not in PRESETS:
+        raise typer.BadParameter(f"--preset {name} is unknown{among(name, PRESETS)}")
     try:
-        settings = preset(name).change(changed)
+        settings = PRESETS[name].change(changed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not balanced:
@@ -128,9 +130,9 @@ def read_set(
     Returns all images, and the labels of the readable ones by index. Labels that have become too rare are
     left out. ``split`` is an official split, whose two sides should not share images.
     """
-    images, glances = settings.image_list(image_set.paths), Glances(len(image_set))
+    images = settings.image_list(image_set.paths)
     console.begin("read images")
-    problems = images.read_all(console.progress, glances.see)
+    problems = images.read_all(console.progress, glance=True)
     console.close()
     kept = image_set.without(problem.index for problem in problems)
     _show_left_out([*problems, *kept.problems], kept.ignored_files, strict, console)
@@ -138,7 +140,7 @@ def read_set(
         raise ImageSetError("fewer than two labels with readable images remain.")
     sides = None if split is None else (frozenset(split.train), frozenset(split.test))
     unlisted = replace(image_set, problems=[], ignored={})  # these are listed already
-    findings = check_briefly(unlisted, images, glances, sides, console)
+    findings = check_briefly(unlisted, images, sides, console)
     n_errors = sum(finding.count for finding in findings if finding.severity == "error")
     if strict and n_errors:
         raise ImageSetError(f"--strict: {n_errors} error(s) in the image set; `ddsfl check` lists them.")

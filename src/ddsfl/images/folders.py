@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddsfl.compute.files import check_regular, regular_only
 from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
+from ddsfl.images.lookalikes import look_alikes
 from ddsfl.images.walk import Walk, ignored_sentence, why_not
 
 Label = str | tuple[str, ...]
@@ -49,6 +50,10 @@ class ImageSet:
     def classes(self) -> list[str]:
         """The names of all labels, sorted."""
         return sorted({name for label in self.labels for name in _names(label)})
+
+    def look_alike_labels(self) -> list[tuple[str, ...]]:
+        """Return groups of labels that differ only by case, Unicode form, blanks or invisible characters."""
+        return look_alikes(self.classes)
 
     @property
     def ignored_files(self) -> str:

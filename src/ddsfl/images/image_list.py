@@ -16,6 +16,7 @@ from torch import Tensor
 from ddsfl.images.decode import Colour, decode
 from ddsfl.images.headers import Header, read_header
 from ddsfl.images.inputs import list_of_images
+from ddsfl.images.likeness import Copies, Glances
 from ddsfl.images.sources import Source, UnreadableImage
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]
@@ -104,6 +105,7 @@ class ImageList(Sequence[Tensor]):
         given = sources.sources if isinstance(sources, ImageList) else list_of_images(sources, "sources")
         self._store = _Store(given, options, cache_bytes)
         self._indices = list(range(len(self._store.sources)))
+        self._glances: Glances | None = None
 
     @classmethod
     def of(cls, X: Any, **options: Any) -> ImageList:
@@ -154,23 +156,26 @@ class ImageList(Sequence[Tensor]):
         part = object.__new__(ImageList)
         part._store = self._store
         part._indices = [self._indices[index] for index in indices]
+        part._glances = None
         return part
 
     def read_all(
         self,
         progress: Callable[[int, int], None] | None = None,
-        see: Callable[[int, Tensor], None] | None = None,
+        *,
+        glance: bool = False,
     ) -> list[Problem]:
         """Decode every image once and return those that cannot be read, in order.
 
-        ``progress`` is called with (images done, images in total), ``see`` with (index, image) for each image
-        that can be read, from several threads: images that do not fit into the cache are not decoded twice.
+        ``progress`` is called with (images done, images in total). With ``glance``, a thumbnail of each image
+        is kept, which `seen`, `flat` and `copies` need.
         """
+        self._glances = Glances(len(self)) if glance else None
         problems = []
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
         try:
             # The futures return no images, so only the cache holds any.
-            futures = {pool.submit(self._reason, index, see): index for index in range(len(self))}
+            futures = {pool.submit(self._reason, index): index for index in range(len(self))}
             for done, future in enumerate(as_completed(futures), start=1):
                 reason = future.result()
                 if reason is not None:
@@ -182,15 +187,34 @@ class ImageList(Sequence[Tensor]):
             pool.shutdown(cancel_futures=True)
         return sorted(problems, key=lambda problem: problem.index)
 
-    def _reason(self, index: int, see: Callable[[int, Tensor], None] | None) -> str | None:
+    def _reason(self, index: int) -> str | None:
         """Return why an image cannot be read, or None if it can."""
         try:
             image = self[index]
         except UnreadableImage as error:
             return error.reason
-        if see is not None:
-            see(index, image)
+        if self._glances is not None:
+            self._glances.see(index, image)
         return None
+
+    @property
+    def glances(self) -> Glances:
+        """The thumbnails that were kept when the images were read."""
+        if self._glances is None:
+            raise ValueError("the images were not looked at; expected read_all(glance=True) before.")
+        return self._glances
+
+    def seen(self) -> list[int]:
+        """Return the numbers of the images that could be read."""
+        return np.flatnonzero(~np.isnan(self.glances.contrasts)).tolist()
+
+    def flat(self) -> list[int]:
+        """Return the numbers of the images that have (almost) one tone."""
+        return np.flatnonzero(self.glances.flat).tolist()
+
+    def copies(self) -> list[Copies]:
+        """Return groups of images that show the same picture, exact copies first."""
+        return self.glances.copies({index: self.digest(index) for index in self.seen()})
 
     def header(self, index: int) -> Header | None:
         """Return the header of the file of one image; None if it cannot be read or is not a file."""

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import Glances
 from ddsfl.report.checks import check_images
 from ddsfl.report.console import Console
 from ddsfl.report.findings import Finding, Item, Severity, Subject
@@ -43,12 +42,11 @@ def findings_table(findings: Sequence[Finding], paths: Sequence[Path]) -> Table:
 def check_briefly(
     image_set: ImageSet,
     images: ImageList,
-    glances: Glances,
     sides: tuple[frozenset[int], frozenset[int]] | None,
     console: Console,
 ) -> list[Finding]:
     """Check a set (see `Subject`) and print one line per kind; notes only unless quiet."""
-    findings = check_images(Subject(image_set, images, glances, sides=sides))
+    findings = check_images(Subject(image_set, images, sides=sides))
     root = _common_folder(image_set.paths)
     shown = findings if len(findings) <= LINES else findings[: LINES - 1]
     for finding in shown:

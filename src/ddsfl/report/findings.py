@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ddsfl.images.folders import ImageSet
 from ddsfl.images.headers import Header
 from ddsfl.images.image_list import ImageList, Problem
-from ddsfl.images.likeness import Copies, Glances
+from ddsfl.images.likeness import Copies
 from ddsfl.report.opinion import Opinion
 
 #: "error": images cannot be used or contradict each other; `train --strict` refuses them. "warning": model or
@@ -79,8 +79,7 @@ class Subject:
     Attributes
     ----------
     image_set : the images and their labels.
-    images : the same images, decoded.
-    glances : taken when they were read.
+    images : the same images, read with ``glance=True``.
     unreadable : images that cannot be read.
     sides : numbers of the training images and of the test images; without a split, all are training images.
     opinion : what a model thinks of some of the images, by number.
@@ -88,7 +87,6 @@ class Subject:
 
     image_set: ImageSet
     images: ImageList
-    glances: Glances
     unreadable: Sequence[Problem] = ()
     sides: tuple[frozenset[int], frozenset[int]] | None = None
     opinion: Mapping[int, Opinion] = field(default_factory=dict)
@@ -96,13 +94,12 @@ class Subject:
     @cached_property
     def readable(self) -> list[int]:
         """The numbers of the images that can be read."""
-        seen = self.glances.contrasts == self.glances.contrasts  # not NaN
-        return seen.nonzero()[0].tolist()
+        return self.images.seen()
 
     @cached_property
     def copies(self) -> list[Copies]:
         """Groups of images that show the same picture."""
-        return self.glances.copies({index: self.images.digest(index) for index in self.readable})
+        return self.images.copies()
 
     @cached_property
     def headers(self) -> dict[int, Header]:

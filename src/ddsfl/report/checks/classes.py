@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ddsfl.images.lookalikes import look_alikes
 from ddsfl.report.findings import Finding, Item, Subject
 
 #: Fewer images of a label than this give accuracies that vary widely.
@@ -18,7 +17,7 @@ def look_alike_labels(subject: Subject) -> Finding | None:
     counts = Counter(name for index in range(len(subject.image_set)) for name in subject.labels(index))
     items = [
         Item(labels=group, detail=", ".join(f"{name!a}: {_images(counts[name])}" for name in group))
-        for group in look_alikes(counts)
+        for group in subject.image_set.look_alike_labels()
     ]
     return Finding.of(
         "labels",

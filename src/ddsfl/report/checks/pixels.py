@@ -16,13 +16,12 @@ LONGER = 2.0
 
 def flat(subject: Subject) -> Finding | None:
     """Find images of (almost) a single tone."""
-    indices = [index for index in subject.readable if subject.glances.flat[index]]
     return Finding.of(
         "flat",
         "warning",
         "images of one tone",
         "Delete them unless they are what the class looks like.",
-        [Item((subject.name(index),)) for index in indices],
+        [Item((subject.name(index),)) for index in subject.images.flat()],
     )
 
 
