@@ -146,12 +146,8 @@ PLATT = "with several labels, Platt's offset may map a decision value below 0 to
         LinearClassifier(C=1.0, calibrate=True, device="cpu", random_state=0),
     ],
     expected_failed_checks=lambda estimator: (
-        ({"check_classifier_multioutput": PLATT} if estimator.calibrate else {})
-        | (
-            {"check_sample_weight_equivalence_on_dense_data": FOLDS}
-            if estimator.C == "cv" or estimator.calibrate
-            else {}
-        )
+        {"check_sample_weight_equivalence_on_dense_data": FOLDS}
+        | ({"check_classifier_multioutput": PLATT} if estimator.calibrate else {})
     ),
 )
 def test_scikit_learn_contract(estimator, check):

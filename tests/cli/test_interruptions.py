@@ -89,7 +89,7 @@ def train_until(stage, scenes, out, sent):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["layer1.bank", "layer2.exemplars", "layer1.vectors1"])
+@pytest.mark.parametrize("stage", ["layer1.bank", "layer2.exemplars", "layer2.words"])
 def test_killed_at_a_stage_it_resumes_to_the_same_model(stage, scenes, model, tmp_path):
     out = tmp_path / "m.safetensors"
     _, _, command = train_until(stage, scenes, out, signal.SIGKILL)

@@ -78,8 +78,6 @@ def test_a_pipe_is_refused_wherever_a_file_is_expected(ddsfl, scenes, model, tmp
         shutil.copy(model, tmp_path / "copy")
         for arguments in (
             ["train", pipe, "--out", tmp_path / "m"],
-            ["train", scenes, "--out", pipe, *TINY_OPTIONS],
-            ["train", scenes, "--out", pipe, "--overwrite", *TINY_OPTIONS],
             ["predict", pipe, scenes],
             ["inspect", pipe, "--out", tmp_path / "pictures"],
             ["predict", model, scenes, "--network", f"a={pipe}"],
@@ -90,6 +88,10 @@ def test_a_pipe_is_refused_wherever_a_file_is_expected(ddsfl, scenes, model, tmp
             assert (code, out) == (1, ""), arguments
             assert "pipe" in err.splitlines()[-1]
             assert "Traceback" not in err
+        for options in ([], ["--overwrite"]):
+            code, out, err = ddsfl("train", scenes, "--out", pipe, *options, *TINY_OPTIONS)
+            assert (code, out) == (2, "")
+            assert "is a device or pipe" in " ".join(err.replace("│", " ").split())
     assert not (tmp_path / "m").exists()
 
 

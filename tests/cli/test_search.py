@@ -55,7 +55,7 @@ def test_strict_refuses_damaged_images(ddsfl, tmp_path):
     [
         (["--try", "eta"], "--try eta: expected NAME=A,B,..."),
         (["--try", "eta="], "--try eta=: expected NAME=A,B,..."),
-        (["--try", "eta=a"], "--try eta=a: expected a number"),
+        (["--try", "eta=a"], "--try eta=a: setting layers.bank.eta: found 'a'; expected a number"),
         (["--try", "layers.size=1,2"], "--try layers.size=1: "),
         (["--try", "words=many"], "--try words=many: expected a number of words, half or double"),
         (["--try", "preset=quick,huge"], "--try preset=huge: "),

@@ -73,7 +73,7 @@ def check_writable(out: Path) -> None:
     if os.path.isdir(out):
         raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
     if os.path.exists(out) and not os.path.isfile(out):
-        raise typer.BadParameter(f"--out {out} is a device; expected a file name")
+        raise typer.BadParameter(f"--out {out} is a device or pipe; expected a file name")
     _try_to_write(part_of(out), out)
     out.parent.mkdir(parents=True, exist_ok=True)
 

@@ -10,7 +10,7 @@ import typer
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
 from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
 from ddsfl.cli.outputs import EarlierModel, check_free
-from ddsfl.compute.stages import check_stages_folder, remove_stages
+from ddsfl.compute.stages import remove_stages
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
@@ -36,9 +36,8 @@ def train(
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
-    checkpoints = out.with_name(out.name + ".stages")
     check_writable(out)
-    check_stages_folder(checkpoints)
+    checkpoints = out.with_name(out.name + ".stages")
     check_folder(checkpoints)
     earlier = None if overwrite else EarlierModel.find(out)
     if earlier is None:
