@@ -47,10 +47,13 @@ def view_statistics(images: Tensor) -> Tensor:
 
 def _levels(pixels: Tensor) -> Tensor:
     """Return four statistics (B, 4, V) of the gray levels (B, 1, H, W)."""
-    maps = [pixels, pixels.square(), (pixels < 0.04).float(), (pixels > 0.96).float()]
-    mean, square, dark, bright = _view_means(torch.cat(maps, dim=1)).unbind(1)
-    deviation = (square - mean.square()).clamp(min=0).sqrt()
-    statistics = [mean, (deviation + 1e-3).log(), (dark + _FEW).log(), (bright + _FEW).log()]
+    # Without the mean, squares are small where the image is flat; otherwise they would be all rounding error.
+    middle = pixels.mean(dim=(2, 3), keepdim=True)
+    around = pixels - middle
+    maps = [around, around.square(), (pixels < 0.04).float(), (pixels > 0.96).float()]
+    offset, square, dark, bright = _view_means(torch.cat(maps, dim=1)).unbind(1)
+    deviation = (square - offset.square()).clamp(min=0).sqrt()
+    statistics = [middle[..., 0, 0] + offset, (deviation + 1e-3).log(), (dark + _FEW).log(), (bright + _FEW).log()]
     return torch.stack(statistics, dim=1)
 
 
