@@ -5,7 +5,7 @@ import pytest
 import torch
 from studies.strange_images import KINDS, strange_image
 
-from ddsfl.classify.novelty import ALLOWED, Novelty, statistics_of
+from ddsfl.classify.novelty import ALLOWED, Novelty, _Density, statistics_of
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.images.scenes import make_scenes
@@ -97,3 +97,12 @@ def test_statistics_are_the_same_on_a_gpu():
     images = ImageList([strange_image(kind, number) for number in range(3) for kind in KINDS])
     on_gpu = statistics_of(images, torch.device("cuda"))
     np.testing.assert_allclose(on_gpu, statistics_of(images), atol=1e-3)
+
+
+def test_each_class_has_its_own_variation():
+    """A view that would be usual in the loose class is a surprise near the tight one."""
+    rng = np.random.default_rng(0)
+    tight, loose = rng.normal(0, 0.01, (40, 9, 3)), rng.normal(5, 1, (40, 9, 3))
+    density = _Density.of(np.concatenate([tight, loose]), np.repeat([0, 1], 40))
+    near, same = np.full((1, 9, 3), 0.3), np.full((1, 9, 3), 5.3)
+    assert density.surprise(near)[0] > density.surprise(same)[0] + 10

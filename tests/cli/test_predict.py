@@ -10,6 +10,7 @@ from PIL import Image
 from studies.strange_images import strange_image
 
 from ddsfl import SceneClassifier
+from ddsfl.cli.predict import Prediction, _table
 from tests.support.tiny import TINY_OPTIONS, write_scenes
 
 
@@ -74,6 +75,20 @@ def test_images_unlike_the_training_images_are_marked(ddsfl, model, tmp_path, ki
     assert row["unlike"] is True
     [row] = csv.DictReader(ddsfl("predict", model, tmp_path / "odd.png", "--csv")[1].splitlines())
     assert row["unlike"] == "yes"
+
+
+def test_novelty_above_one_is_marked(ddsfl, model, scenes, monkeypatch):
+    paths = sorted(scenes.rglob("*.png"))[:3]
+    monkeypatch.setattr(SceneClassifier, "novelty", lambda *_, **__: np.array([0.5, 1.0, 1.1]))
+    rows = json.loads(ddsfl("predict", model, *paths, "--json")[1])
+    assert [row["unlike"] for row in rows] == [False, False, True]
+
+
+def test_a_table_shows_the_three_most_likely_classes():
+    sure = {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
+    table = _table([Prediction("x.png", "a", 0.4, ["a", "b", "c"], False, 0.2, sure, sure)])
+    cells = [str(next(iter(column.cells))) for column in table.columns]
+    assert cells == ["x.png", "a", "0.40", "b", "0.30", "c", "0.20", ""]
 
 
 def test_a_model_without_probabilities_shows_scores(ddsfl, scenes, tmp_path):

@@ -75,3 +75,13 @@ def test_a_batch_is_its_images():
     one, other = drawn(seed=1), drawn(seed=2)
     both = view_statistics(torch.cat([one, other]))
     torch.testing.assert_close(both, torch.cat([view_statistics(one), view_statistics(other)]))
+
+
+def test_the_second_scale_is_half_the_first():
+    image = drawn(200, 160)
+    half = torch.nn.functional.avg_pool2d(image[None].float(), 2)[0]
+    rounded = half.round().to(torch.uint8)
+    # 100 x 80 pixels of the second scale are the first scale of the half, up to its rounding.
+    torch.testing.assert_close(
+        view_statistics(image)[..., 11:18], view_statistics(rounded)[..., 4:11], atol=0.01, rtol=0
+    )

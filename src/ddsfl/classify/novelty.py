@@ -52,7 +52,6 @@ class _Density(NamedTuple):
     def of(cls, views: Array, classes: Array, prior: Array | None = None) -> _Density:
         """Fit views (N, V, P) of images with class numbers (N,); the prior is a covariance (P, P)."""
         found = np.unique(classes)
-        n_statistics = views.shape[2]
         means = np.stack([views[classes == c].mean(axis=(0, 1)) for c in found])
         within = views - means[np.searchsorted(found, classes)][:, None]
         common = _covariance(within)
@@ -66,7 +65,6 @@ class _Density(NamedTuple):
         for c in found:
             own = OWN_COVARIANCE / (OWN_COVARIANCE + (classes == c).sum()) if prior is None else 1.0
             covariance = own * common + (1 - own) * _covariance(within[classes == c])
-            covariance += 1e-6 * np.diag(scale**2) + 1e-9 * np.eye(n_statistics)
             factors.append(np.linalg.cholesky(np.linalg.inv(covariance)))
             log_volumes.append(np.linalg.slogdet(covariance)[1])
         return cls(means, np.stack(factors), np.array(log_volumes))
