@@ -26,9 +26,10 @@ from ddsfl.patches.batches import Progress, image_batches
 Array = np.ndarray[Any, Any]
 
 N_FOLDS = 5
-#: Share of held-out training images that the level allows to be flagged.
-ALLOWED = 0.04
-#: A level is at least this many deviations above the median: few images do not show how far others vary.
+#: The level lies this many times as far above the median of the held-out images as their 90 % quantile. A
+#: quantile beyond that one would depend on the two or three strangest of sixty images.
+BEYOND, USUAL = 1.5, 0.9
+#: It is also at least this many deviations above the median: equal images do not show how far others vary.
 LEAST_DEVIATIONS = 2
 #: Images of a class from which its own covariance counts as much as that of all classes.
 OWN_COVARIANCE = 7
@@ -121,10 +122,10 @@ class Novelty:
         whole = len(classes) / (len(classes) + WHOLE_COUNTS)
         weights = np.array([whole, 1 - whole]) / np.maximum(deviation, 1e-6)
         combined = (surprises - middle) @ weights
-        spread = 1.4826 * np.median(np.abs(combined - np.median(combined)))
-        # As in conformal prediction: the chance of a new image to be above this one is at most ALLOWED.
-        rank = min(len(combined), int(np.ceil((1 - ALLOWED) * (len(combined) + 1))))
-        level = max(np.sort(combined)[rank - 1], LEAST_DEVIATIONS * max(spread, 1e-6))
+        centre = np.median(combined)
+        spread = 1.4826 * np.median(np.abs(combined - centre))
+        above = max(BEYOND * (np.quantile(combined, USUAL) - centre), LEAST_DEVIATIONS * spread, 1e-6)
+        level = centre + above
         self.state_ |= {"middle": middle, "weights": weights / level}
         return self
 
