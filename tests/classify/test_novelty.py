@@ -46,7 +46,9 @@ def test_the_level_is_chosen_on_held_out_images(scenes):
 def test_few_held_out_images_are_above_the_level(monkeypatch, scenes):
     seen = []
     whole = Novelty._surprises
-    monkeypatch.setattr(Novelty, "_surprises", lambda self, views: seen.append(whole(self, views)) or seen[-1])
+    monkeypatch.setattr(
+        Novelty, "_surprises", lambda self, views: seen.append(whole(self, views)) or seen[-1]
+    )
     novelty = Novelty().fit(scenes[0], scenes[1])
     held_out = np.concatenate(seen)
     scores = (held_out - novelty.state_["middle"]) @ novelty.state_["weights"]
