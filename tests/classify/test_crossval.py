@@ -5,6 +5,7 @@ from sklearn.svm import LinearSVC
 
 from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
 from ddsfl.classify.metrics import mean_class_accuracy
+from ddsfl.images.labels import Labels
 
 
 def blobs(seed, images=47, classes=3, inputs=5, spread=1.5):
@@ -100,3 +101,11 @@ def test_balanced_classes_weigh_the_same():
     np.testing.assert_allclose(labels.costs({1: 5.0})[:, 0], [1] * 6 + [5] * 3 + [1])
     with pytest.raises(ValueError, match="class_weight"):
         several.costs({0: 2.0})
+
+
+def test_undecided_images_do_not_count_as_members():
+    membership = np.array([[1, 0], [1, 1], [0, 1]], dtype=bool)
+    undecided = np.array([[0, 0], [1, 0], [0, 0]], dtype=bool)
+    problems = OneVsRest.of(Labels(np.array(["a", "b"]), membership, single=False, undecided=undecided))
+    assert problems.membership.tolist() == [[True, False], [False, True], [False, True]]
+    assert problems.targets.tolist() == [[1, -1], [0, 1], [-1, 1]]
