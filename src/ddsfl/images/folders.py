@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddsfl.compute.files import check_regular, regular_only
+from ddsfl.compute.words import counted, why_not
 from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
 from ddsfl.images.lookalikes import look_alikes
-from ddsfl.images.walk import Walk, ignored_sentence, why_not
+from ddsfl.images.walk import Walk, ignored_kinds, ignored_sentence
 
 Label = str | tuple[str, ...]
 
@@ -49,7 +50,11 @@ class ImageSet:
     @property
     def classes(self) -> list[str]:
         """The names of all labels, sorted."""
-        return sorted({name for label in self.labels for name in _names(label)})
+        return sorted({name for label in self.labels for name in label_names(label)})
+
+    def names(self, index: int) -> tuple[str, ...]:
+        """Return the names of the labels of one image, in their order."""
+        return label_names(self.labels[index])
 
     def look_alike_labels(self) -> list[tuple[str, ...]]:
         """Return groups of labels that differ only by case, Unicode form, blanks or invisible characters."""
@@ -59,6 +64,11 @@ class ImageSet:
     def ignored_files(self) -> str:
         """A sentence on the files that were ignored; "" if there are none."""
         return ignored_sentence(self.ignored)
+
+    @property
+    def ignored_kinds(self) -> dict[str, int]:
+        """The kinds of files that were ignored: in words, and how many there are."""
+        return ignored_kinds(self.ignored)
 
     @classmethod
     def find(cls, path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
@@ -169,7 +179,7 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
     refused = walk.follow_links()
     problems = [*walk.problems, *unreadable_sentences(walk.unreadable)]
     if n_loose:
-        problems.append(f"{_count(n_loose, 'image')} in {root} left out: outside any class folder.")
+        problems.append(f"{counted(n_loose, 'image')} in {root} left out: outside any class folder.")
     used = {image.label for image in walk.images}
     empty = [folder.name for folder in classes if folder.name not in used and folder not in refused]
     if empty:
@@ -258,24 +268,25 @@ def _image_set(
     leaving: list[Path] | None = None,
 ) -> ImageSet:
     """Build the image set and leave out labels with too few images."""
-    counts = Counter(name for _, label in pairs for name in _names(label))
+    counts = Counter(name for _, label in pairs for name in label_names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
     for name in rare:
         problems.append(
-            f"Label {name!r} left out: it has {_count(counts[name], 'image')}, {least} are needed."
+            f"Label {name!r} left out: it has {counted(counts[name], 'image')}, {least} are needed."
         )
     kept: list[tuple[Path, Label]] = []
     for path, label in pairs:
-        names = tuple(name for name in _names(label) if name not in rare)
+        names = tuple(name for name in label_names(label) if name not in rare)
         if names:
             kept.append((path, names[0] if isinstance(label, str) else names))
     labels: list[str] | list[tuple[str, ...]] = [label for _, label in kept]  # type: ignore[assignment]
     return ImageSet([path for path, _ in kept], labels, problems, ignored or {}, least, leaving or [])
 
 
-def _names(label: Label) -> tuple[str, ...]:
+def label_names(label: Label) -> tuple[str, ...]:
+    """Return the names of one or several labels of an image.
+
+    >>> label_names("sea"), label_names(("sea", "boat"))
+    (('sea',), ('sea', 'boat'))
+    """
     return (label,) if isinstance(label, str) else label
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

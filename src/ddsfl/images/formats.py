@@ -8,6 +8,8 @@ from typing import IO
 
 from PIL import Image, UnidentifiedImageError, features
 
+from ddsfl.compute.words import counted
+
 _BY_PILLOW = frozenset(
     {".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
     | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
@@ -52,7 +54,7 @@ def unreadable_sentences(counts: Mapping[str, int]) -> list[str]:
     ["12 .heic files cannot be read: install pillow-heif (pip install 'ddsfl[heif]')."]
     """
     return [
-        f"{count} {suffix} {'file' if count == 1 else 'files'} cannot be read: {_ADVICE[suffix]}."
+        f"{counted(count, f'{suffix} file')} cannot be read: {_ADVICE[suffix]}."
         for suffix, count in sorted(counts.items())
     ]
 
