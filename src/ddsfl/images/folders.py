@@ -6,7 +6,8 @@ import csv
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,7 +122,6 @@ class Listing:
     paths: list[Path]
     problems: list[str] = field(default_factory=list)
     ignored: Mapping[str, int] = field(default_factory=dict)
-    leaving: list[Path] = field(default_factory=list)
 
     @property
     def ignored_files(self) -> str:
@@ -139,7 +139,6 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
     files: list[Path] = []
     problems: list[str] = []
     ignored: Counter[str] = Counter()
-    leaving: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
@@ -156,8 +155,7 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
         files += sorted(image.path for image in walk.images)
         problems += found
         ignored += walk.ignored
-        leaving += sorted(walk.leaving)
-    return Listing(files, problems, ignored, leaving)
+    return Listing(files, problems, ignored)
 
 
 def _from_class_folders(root: Path, least: int) -> ImageSet:
@@ -190,20 +188,27 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
     return _image_set(once, least, problems=problems, ignored=walk.ignored, leaving=sorted(walk.leaving))
 
 
+@contextmanager
+def csv_rows(path: Path) -> Iterator[csv.DictReader[str]]:
+    """Open a CSV list of images; names of columns are in lower case and without blanks around them."""
+    with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
+        rows = csv.DictReader(stream)
+        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or []]
+        yield rows
+
+
 def _from_csv(path: Path, least: int) -> ImageSet:
     problems: list[str] = []
     pairs: list[tuple[Path, Label]] = []
     unreadable: Counter[str] = Counter()
     try:
-        with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
-            rows = csv.DictReader(stream)
-            names = [name.strip().lower() for name in rows.fieldnames or []]
-            if not {"path", "label"} <= set(names):
+        with csv_rows(path) as rows:
+            first_line = rows.fieldnames or []
+            if not {"path", "label"} <= set(first_line):
                 raise ImageSetError(
                     f"{path} is neither a folder nor a CSV whose first line is 'path,label'; "
-                    f"its first line is {','.join(rows.fieldnames or [])[:80]!r}."
+                    f"its first line is {','.join(first_line)[:80]!r}."
                 )
-            rows.fieldnames = names
             for row in rows:
                 line = f"Line {rows.line_num} of {path.name} left out:"
                 file = (row["path"] or "").strip()
