@@ -93,15 +93,19 @@ def test_no_module_stands_in_the_root_and_none_is_too_long():
         assert len(path.read_text().splitlines()) <= 320, path
 
 
-def test_help_is_shown_without_torch():
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [("--help", "Learn a classifier from labelled images."), ("--version", f"ddsfl {ddsfl.__version__}\n")],
+)
+def test_help_and_version_are_shown_without_torch(option, shown):
     program = (
-        "import sys; sys.argv = ['ddsfl', '--help']\n"
+        f"import sys; sys.argv = ['ddsfl', '{option}']\n"
         "from ddsfl.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
         "print(sorted({'torch', 'numpy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "Learn a classifier from labelled images." in done.stdout
+    assert shown in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
 
 

@@ -172,6 +172,8 @@ def test_edges_of_tensors_and_columns():
     assert machine.decision_function(torch.zeros(0, 2, dtype=torch.float64)).shape == (0,)
     with pytest.raises(ValueError, match=r"X has shape \(\)"):
         machine.fit(torch.tensor(3.0), y)
+    with pytest.raises(ValueError, match="y has no label for image 1"):
+        machine.fit(torch.from_numpy(X), ["sea", float("nan"), "sea", "city"])
 
 
 @pytest.mark.parametrize(

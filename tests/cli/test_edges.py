@@ -114,9 +114,7 @@ def test_lists_with_untrained_test_labels_fail_before_the_work(ddsfl, tmp_path, 
     assert (code, out) == (1, "")
     assert ("read images" in err) == bad
     assert "layer 1" not in err
-    message = (
-        f"train / test: 1 label(s) of the test images occur on no training image: {paths[8].parent.name!r}."
-    )
+    message = f"train / test: no training image has 1 label of the test images: {paths[8].parent.name!r}."
     assert err.splitlines()[-1] == f"ddsfl: {message}"
 
 

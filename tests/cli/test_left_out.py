@@ -41,7 +41,7 @@ def test_formats_that_need_an_extra_are_problems(ddsfl, photos, model, tmp_path,
     folder = next(photos.iterdir())
     for number in range(12):
         (folder / f"IMG_{number}.HEIC").write_bytes(b"")
-    sentence = "  - 12 .heic files cannot be read: install pillow-heif (pip install 'ddsfl[heif]')."
+    sentence = "  - 12 .heic files cannot be read: install pillow-heif (pip install pillow-heif)."
     for command in (
         ["train", photos, "--out", tmp_path / "m", *TINY_OPTIONS],
         ["predict", model, folder, "--json"],

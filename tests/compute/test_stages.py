@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddsfl.compute import stages as module
-from ddsfl.compute.stages import Stages, check_stages_folder, fingerprint, remove_stages, write_whole
+from ddsfl.compute.stages import Stages, fingerprint, remove_stages, write_whole
 from tests.support.pipes import named_pipe
 
 
@@ -206,9 +206,8 @@ def test_a_file_in_place_of_the_folder_is_an_error(tmp_path, kind):
         path.write_text("mine")
     else:
         os.symlink("gone", path)
-    for call in (check_stages_folder, Stages):
-        with pytest.raises(ValueError, match="stages exists and is not a folder; expected a folder"):
-            call(path)
+    with pytest.raises(ValueError, match="stages exists and is not a folder; expected a folder"):
+        Stages(path)
 
 
 def test_write_whole_writes_and_replaces(tmp_path):

@@ -101,7 +101,7 @@ def test_a_missing_package_is_one_clear_sentence(tmp_path, monkeypatch):
     (tmp_path / "a.onnx").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(
-        ImportError, match=r"^OnnxFeatures needs the package onnxruntime: pip install ddsfl\[onnx\]\.$"
+        ImportError, match=r"^OnnxFeatures needs the package onnxruntime: pip install onnxruntime\.$"
     ):
         OnnxFeatures(tmp_path / "a.onnx").vectors(SOURCES)
 

@@ -182,7 +182,7 @@ def test_list_images_expands_folders(sets):
     files = list_images([str(notes), sets / "forest"])
     names = ("a.JPG", "b.png", "deep/er/c.jpeg")
     assert files.paths == [notes, *(sets / "forest" / name for name in names)]
-    assert (files.problems, files.ignored, files.leaving) == ([], {".txt": 1}, [])
+    assert (files.problems, files.ignored) == ([], {".txt": 1})
     with pytest.raises(ImageSetError, match="no such file"):
         list_images([sets / "nothing.png"])
     (sets / "empty").mkdir()
@@ -218,7 +218,7 @@ def test_formats_that_need_an_extra_are_problems(sets, monkeypatch):
     for name in ("forest/1.heic", "forest/2.HEIC", "photos/3.heic"):
         (sets / name).parent.mkdir(exist_ok=True)
         (sets / name).write_bytes(b"")
-    sentence = "3 .heic files cannot be read: install pillow-heif (pip install 'ddsfl[heif]')."
+    sentence = "3 .heic files cannot be read: install pillow-heif (pip install pillow-heif)."
     images = ImageSet.find(sets)
     assert images.problems == [sentence, "Class folders without any usable image: 'photos'."]
     assert images.ignored == {".txt": 1}
@@ -325,7 +325,6 @@ def test_links_that_leave_the_set_are_followed_and_known(tmp_path):
     assert images.problems == []
     assert images.leaving == [tmp_path / "set" / "a/4.png", tmp_path / "set" / "c"]
     assert images.without([0]).leaving == images.leaving
-    assert list_images([tmp_path / "set"]).leaving == images.leaving
 
 
 def test_what_lies_behind_a_link_is_reported_too(tmp_path, monkeypatch):
@@ -341,7 +340,7 @@ def test_what_lies_behind_a_link_is_reported_too(tmp_path, monkeypatch):
     assert images.problems == [
         f"{pool}/4.png left out: the link to gone.png cannot be opened (no such file or directory).",
         f"{pool}/5.png left out: not a regular file but a device.",
-        "1 .heic file cannot be read: install pillow-heif (pip install 'ddsfl[heif]').",
+        "1 .heic file cannot be read: install pillow-heif (pip install pillow-heif).",
     ]
     assert images.ignored == {".txt": 1}
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
@@ -41,11 +40,10 @@ class OneVsRest:
     labels: Labels
 
     @classmethod
-    def of(cls, y: ArrayLike | Tensor | Labels) -> OneVsRest:
+    def of(cls, y: Any) -> OneVsRest:
         """Return the problems of labels in any form that `Labels.read` accepts; at least two classes."""
-        if not isinstance(y, Labels):
-            given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
-            y = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+        if getattr(y, "ndim", 1) == 2 and y.shape[1] == 1:  # also of bool: vectors have one label per row
+            y = y[:, 0]
         labels = Labels.read(y, collections=False)
         if len(labels.classes) < 2:
             raise ValueError(f"y has {len(labels.classes)} class; at least two classes are needed.")

@@ -104,13 +104,13 @@ class Novelty:
 
     state_: Arrays
 
-    def fit(self, statistics: Array, labels: Labels, seed: int = 0) -> Self:
+    def fit(self, statistics: Array, labels: Labels) -> Self:
         """Learn from statistics (N, V, P) of training images; images with several labels form one class."""
         classes = labels.membership.argmax(axis=1) if labels.single else np.zeros(len(labels), dtype=int)
         surprises = np.zeros((len(classes), 2))
         n_folds = min(N_FOLDS, len(classes))
         membership = np.eye(classes.max() + 1, dtype=bool)[classes]
-        folds = stratified_folds(membership, n_folds, make_generator(seed))
+        folds = stratified_folds(membership, n_folds, make_generator(0))
         for fold in np.unique(folds):
             held = folds == fold
             self._learn(statistics[~held], classes[~held])

@@ -13,7 +13,7 @@ import typer
 from ddsfl.cli.inputs import changed_settings, load_model
 from ddsfl.cli.options import Device, ImageSetPath, Network, Preset, QuietTable
 from ddsfl.datasets.splits import Split, official_split
-from ddsfl.images.folders import ImageSet, ImageSetError
+from ddsfl.images.folders import ImageSet, ImageSetError, label_names
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.checklist import findings_table
@@ -94,7 +94,7 @@ def _set_and_split(
 def _joined(first: ImageSet, second: ImageSet) -> ImageSet:
     labels = [*first.labels, *second.labels]
     if not all(isinstance(label, str) for label in labels):
-        labels = [(label,) if isinstance(label, str) else label for label in labels]
+        labels = [label_names(label) for label in labels]
     return ImageSet(
         [*first.paths, *second.paths],
         labels,

@@ -15,6 +15,7 @@ import typer
 from ddsfl.compute.device import resolve_device, unused_gpu
 from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import part_of
+from ddsfl.compute.words import why_not
 from ddsfl.datasets.splits import Split
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
@@ -94,7 +95,7 @@ def _try_to_write(probe: Path, out: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = why_not(error)
         raise typer.BadParameter(f"--out {out} cannot be written: {reason}; expected another name") from error
     finally:
         for folder in made:

@@ -38,7 +38,7 @@ Network = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=FILE", help="New path of a network or table file of the model (repeatable)."),
 ]
-Seed = Annotated[int, typer.Option(help="Random seed.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with an error if an image cannot be used.")]

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.cli.inputs import load_model, read_images
-from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, Quiet, Strict
+from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, QuietTable, Strict
 from ddsfl.images.folders import list_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
@@ -55,7 +55,7 @@ def predict(
     network: Network = None,
     device: Device = "auto",
     strict: Strict = False,
-    quiet: Quiet = False,
+    quiet: QuietTable = False,
 ) -> None:
     """Classify images.
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, parsed_value, read_set
-from ddsfl.cli.options import Balanced, Changes, Device, Preset, QuietTable, Seed, Strict
+from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Preset, QuietTable, Seed, Strict
 from ddsfl.cli.splitting import Splitting
 from ddsfl.experiments.axes import GRIDS, SHORT, count_candidates
 from ddsfl.experiments.search import Search, Trial, search_settings
@@ -24,7 +24,7 @@ NAMES = ", ".join(["preset", *SHORT])
 
 
 def search(
-    images: Annotated[Path, typer.Argument(help="Training images: class folders, or a CSV of path,label.")],
+    images: ImageSetPath,
     out: Annotated[Path, typer.Option(help="Folder for the results of the candidates and best.json.")],
     preset: Preset = "quick",
     changes: Changes = None,

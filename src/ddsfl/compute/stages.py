@@ -59,7 +59,7 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
-def check_stages_folder(folder: str | os.PathLike[str]) -> None:
+def _check_folder(folder: str | os.PathLike[str]) -> None:
     """Raise ValueError if results cannot be stored in ``folder`` because something else has its name."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise ValueError(
@@ -130,7 +130,7 @@ class Stages:
         report: Callable[[str, bool], None] | None = None,
     ) -> None:
         if folder is not None:
-            check_stages_folder(folder)
+            _check_folder(folder)
         self.folder = None if folder is None else Path(folder)
         self.report = report
         self.seconds: dict[str, float] = {}

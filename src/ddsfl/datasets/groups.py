@@ -5,7 +5,6 @@ Shapes: N images, C classes.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ddsfl.compute.files import regular_only
-from ddsfl.images.folders import ImageSetError
+from ddsfl.images.folders import ImageSetError, csv_rows
 
 #: How many orders of the groups are tried before a random split is given up.
 ATTEMPTS = 100
@@ -70,9 +68,8 @@ def _from_pattern(root: Path, text: str, paths: Sequence[Path]) -> list[str]:
 
 def _from_column(file: Path, name: str, paths: Sequence[Path]) -> list[str]:
     wanted = name.strip().lower()
-    with open(file, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
-        rows = csv.DictReader(stream)
-        rows.fieldnames = columns = [column.strip().lower() for column in rows.fieldnames or []]
+    with csv_rows(file) as rows:
+        columns = rows.fieldnames or []
         if wanted not in columns:
             raise ImageSetError(f"{file} has no column {name!r}; found {', '.join(columns)}.")
         by_path: dict[str, str] = {}

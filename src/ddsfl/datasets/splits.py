@@ -14,8 +14,9 @@ import numpy as np
 from ddsfl.classify.crossval import stratified_folds
 from ddsfl.compute.device import make_generator, spawn_seeds
 from ddsfl.compute.files import read_text
+from ddsfl.compute.words import counted, why_not
 from ddsfl.datasets.groups import draw_groups, group_folds
-from ddsfl.images.folders import ImageSetError, Label
+from ddsfl.images.folders import ImageSetError, Label, label_names
 from ddsfl.images.labels import Labels
 
 
@@ -28,7 +29,7 @@ class SplitError(ValueError):
 
     def __init__(self, argument: str, value: int, reason: str) -> None:
         super().__init__(f"{argument}={value} {reason}")
-        self.argument, self.value, self.reason = argument, value, reason
+        self.value, self.reason = value, reason
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,14 @@ class Split:
         trained, tested = _names(labels, self.train), _names(labels, self.test)
         if len(trained) < 2:
             raise ImageSetError(
-                f"{self.name}: the training images have {len(trained)} label(s); at least 2 are needed."
+                f"{self.name}: the training images have {counted(len(trained), 'label')}; 2 are needed."
             )
         if not tested:
             raise ImageSetError(f"{self.name}: there are no test images.")
         unknown = sorted(tested - trained)
         if unknown:
             raise ImageSetError(
-                f"{self.name}: {len(unknown)} label(s) of the test images occur on no training image: "
+                f"{self.name}: no training image has {counted(len(unknown), 'label')} of the test images: "
                 f"{', '.join(map(repr, unknown))}."
             )
 
@@ -103,7 +104,7 @@ def random_splits(
             )
         members[str(label)].append(index)
     if len(members) < 2:
-        raise ValueError(f"labels hold {len(members)} class(es); at least 2 are needed.")
+        raise ValueError(f"labels hold {counted(len(members), 'class', 'classes')}; at least 2 are needed.")
     for name in sorted(members):
         if len(members[name]) <= n_train:
             raise SplitError(
@@ -200,7 +201,7 @@ def official_split(
     both = sorted(set(train) & set(test))
     if both:
         raise ValueError(
-            f"{train_list} and {test_list} share {len(both)} image(s), for example {paths[both[0]]}."
+            f"{train_list} and {test_list} share {counted(len(both), 'image')}, for example {paths[both[0]]}."
         )
     return Split(train, test, None, f"{Path(train_list).name} / {Path(test_list).name}")
 
@@ -208,7 +209,7 @@ def official_split(
 def _names(labels: Sequence[Label] | Mapping[int, Label], indices: list[int]) -> set[str]:
     """Return the names of all labels of the images at ``indices``."""
     each = (labels[index] for index in indices)
-    return {name for label in each for name in ([label] if isinstance(label, str) else label)}
+    return {name for label in each for name in label_names(label)}
 
 
 def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int]], file: Path) -> list[int]:
@@ -216,7 +217,7 @@ def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int
     try:
         lines = [line.strip() for line in read_text(file, "utf-8-sig").splitlines()]
     except OSError as error:
-        raise ValueError(f"{file} cannot be opened: {error.strerror}.") from error
+        raise ValueError(f"{file} cannot be opened: {why_not(error)}.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{file} is not a list of paths: it is not UTF-8 text.") from error
     listed: list[int] = []
@@ -236,7 +237,7 @@ def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int
         if not fits:
             missing.append(line)
     if missing:
-        raise ValueError(f"{file} lists {len(missing)} image(s) that do not exist, for example {missing[0]}.")
+        raise ValueError(f"{file} lists {counted(len(missing), 'missing image')}, for example {missing[0]}.")
     if not listed:
         raise ValueError(f"{file} lists no images.")
     return list(dict.fromkeys(listed))

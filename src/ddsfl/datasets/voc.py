@@ -20,6 +20,7 @@ from ddsfl.classify.metrics import average_precision, mean_average_precision
 from ddsfl.compute.device import as_numpy
 from ddsfl.compute.files import read_text
 from ddsfl.compute.stages import write_whole
+from ddsfl.compute.words import why_not
 from ddsfl.images.folders import ImageSetError
 from ddsfl.images.labels import Labels
 
@@ -273,7 +274,7 @@ def _lines(file: Path, n_fields: int) -> list[list[str]]:
     try:
         lines = [line.split() for line in read_text(file).splitlines() if line.strip()]
     except OSError as error:
-        raise ImageSetError(f"{file} cannot be opened: {error.strerror}.") from error
+        raise ImageSetError(f"{file} cannot be opened: {why_not(error)}.") from error
     except UnicodeDecodeError as error:
         raise ImageSetError(f"{file} is not a list of images: it is not UTF-8 text.") from error
     for fields in lines:

@@ -144,7 +144,7 @@ class CallableFeatures(NetworkFeatures):
 class OnnxFeatures(NetworkFeatures):
     """Image vectors from an ONNX network with one image input; its first output is used.
 
-    Requires onnxruntime (``pip install ddsfl[onnx]``), and its GPU build to run on CUDA.
+    Requires onnxruntime (``pip install onnxruntime``), and its GPU build to run on CUDA.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def open_network(path: str | os.PathLike[str], device: str | torch.device = "aut
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError("OnnxFeatures needs the package onnxruntime: pip install ddsfl[onnx].") from error
+        raise ImportError("OnnxFeatures needs the package onnxruntime: pip install onnxruntime.") from error
     wanted = resolve_device(device)
     providers: list[Any] = ["CPUExecutionProvider"]
     if wanted.type == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():

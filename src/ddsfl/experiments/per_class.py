@@ -13,6 +13,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from ddsfl.experiments.cells import Cell, joined_confusion
 from ddsfl.experiments.results import MISSING
+from ddsfl.images.folders import label_names
 from ddsfl.images.labels import Labels
 
 #: Confusion matrices of more classes are too wide for a terminal.
@@ -41,7 +42,7 @@ def class_results(cells: Sequence[Cell]) -> list[ClassResult]:
     names = np.array(sorted({name for cell in cells for name in cell["classes"]}))
     rows = [row for cell in cells for row in cell["images"]]
     true, predicted = (
-        Labels.read([_tuple(row[side]) for row in rows]).membership_in(names)
+        Labels.read([tuple(label_names(row[side])) for row in rows]).membership_in(names)
         for side in ("true", "predicted")
     )
     measured = precision_recall_fscore_support(true, predicted, zero_division=np.nan)
@@ -82,10 +83,6 @@ def _confusions_table(confusion: np.ndarray[Any, Any], names: Sequence[str]) -> 
             share = wrong[row, column] / confusion[row].sum()
             table.add_row(Text(names[row]), Text(names[column]), str(wrong[row, column]), _percent(share))
     return table
-
-
-def _tuple(label: str | Sequence[str]) -> tuple[str, ...]:
-    return (label,) if isinstance(label, str) else tuple(label)
 
 
 def _percent(value: float) -> str:

@@ -13,6 +13,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from torch import Tensor
 
 from ddsfl.compute.files import regular_only
+from ddsfl.compute.words import why_not
 from ddsfl.images.formats import open_image
 from ddsfl.images.sources import CHANNELS, Source, UnreadableImage, as_lasting
 
@@ -221,5 +222,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
         return f"it has far more than the {MAX_PIXELS // 10**6} million pixels allowed"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
+        return why_not(error)
     return str(error).rstrip(".") or type(error).__name__

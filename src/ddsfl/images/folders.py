@@ -6,14 +6,16 @@ import csv
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddsfl.compute.files import check_regular, regular_only
+from ddsfl.compute.words import counted, why_not
 from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
 from ddsfl.images.lookalikes import look_alikes
-from ddsfl.images.walk import Walk, ignored_sentence, why_not
+from ddsfl.images.walk import Walk, ignored_kinds, ignored_sentence
 
 Label = str | tuple[str, ...]
 
@@ -49,7 +51,11 @@ class ImageSet:
     @property
     def classes(self) -> list[str]:
         """The names of all labels, sorted."""
-        return sorted({name for label in self.labels for name in _names(label)})
+        return sorted({name for label in self.labels for name in label_names(label)})
+
+    def names(self, index: int) -> tuple[str, ...]:
+        """Return the names of the labels of one image, in their order."""
+        return label_names(self.labels[index])
 
     def look_alike_labels(self) -> list[tuple[str, ...]]:
         """Return groups of labels that differ only by case, Unicode form, blanks or invisible characters."""
@@ -59,6 +65,11 @@ class ImageSet:
     def ignored_files(self) -> str:
         """A sentence on the files that were ignored; "" if there are none."""
         return ignored_sentence(self.ignored)
+
+    @property
+    def ignored_kinds(self) -> dict[str, int]:
+        """The kinds of files that were ignored: in words, and how many there are."""
+        return ignored_kinds(self.ignored)
 
     @classmethod
     def find(cls, path: str | os.PathLike[str], *, least: int = 2) -> ImageSet:
@@ -111,7 +122,6 @@ class Listing:
     paths: list[Path]
     problems: list[str] = field(default_factory=list)
     ignored: Mapping[str, int] = field(default_factory=dict)
-    leaving: list[Path] = field(default_factory=list)
 
     @property
     def ignored_files(self) -> str:
@@ -129,7 +139,6 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
     files: list[Path] = []
     problems: list[str] = []
     ignored: Counter[str] = Counter()
-    leaving: list[Path] = []
     for path in map(Path, paths):
         if not path.exists():
             raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
@@ -146,8 +155,7 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
         files += sorted(image.path for image in walk.images)
         problems += found
         ignored += walk.ignored
-        leaving += sorted(walk.leaving)
-    return Listing(files, problems, ignored, leaving)
+    return Listing(files, problems, ignored)
 
 
 def _from_class_folders(root: Path, least: int) -> ImageSet:
@@ -169,7 +177,7 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
     refused = walk.follow_links()
     problems = [*walk.problems, *unreadable_sentences(walk.unreadable)]
     if n_loose:
-        problems.append(f"{_count(n_loose, 'image')} in {root} left out: outside any class folder.")
+        problems.append(f"{counted(n_loose, 'image')} in {root} left out: outside any class folder.")
     used = {image.label for image in walk.images}
     empty = [folder.name for folder in classes if folder.name not in used and folder not in refused]
     if empty:
@@ -180,20 +188,27 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
     return _image_set(once, least, problems=problems, ignored=walk.ignored, leaving=sorted(walk.leaving))
 
 
+@contextmanager
+def csv_rows(path: Path) -> Iterator[csv.DictReader[str]]:
+    """Open a CSV list of images; names of columns are in lower case and without blanks around them."""
+    with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
+        rows = csv.DictReader(stream)
+        rows.fieldnames = [name.strip().lower() for name in rows.fieldnames or []]
+        yield rows
+
+
 def _from_csv(path: Path, least: int) -> ImageSet:
     problems: list[str] = []
     pairs: list[tuple[Path, Label]] = []
     unreadable: Counter[str] = Counter()
     try:
-        with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
-            rows = csv.DictReader(stream)
-            names = [name.strip().lower() for name in rows.fieldnames or []]
-            if not {"path", "label"} <= set(names):
+        with csv_rows(path) as rows:
+            first_line = rows.fieldnames or []
+            if not {"path", "label"} <= set(first_line):
                 raise ImageSetError(
                     f"{path} is neither a folder nor a CSV whose first line is 'path,label'; "
-                    f"its first line is {','.join(rows.fieldnames or [])[:80]!r}."
+                    f"its first line is {','.join(first_line)[:80]!r}."
                 )
-            rows.fieldnames = names
             for row in rows:
                 line = f"Line {rows.line_num} of {path.name} left out:"
                 file = (row["path"] or "").strip()
@@ -258,24 +273,25 @@ def _image_set(
     leaving: list[Path] | None = None,
 ) -> ImageSet:
     """Build the image set and leave out labels with too few images."""
-    counts = Counter(name for _, label in pairs for name in _names(label))
+    counts = Counter(name for _, label in pairs for name in label_names(label))
     rare = sorted(name for name, count in counts.items() if count < least)
     for name in rare:
         problems.append(
-            f"Label {name!r} left out: it has {_count(counts[name], 'image')}, {least} are needed."
+            f"Label {name!r} left out: it has {counted(counts[name], 'image')}, {least} are needed."
         )
     kept: list[tuple[Path, Label]] = []
     for path, label in pairs:
-        names = tuple(name for name in _names(label) if name not in rare)
+        names = tuple(name for name in label_names(label) if name not in rare)
         if names:
             kept.append((path, names[0] if isinstance(label, str) else names))
     labels: list[str] | list[tuple[str, ...]] = [label for _, label in kept]  # type: ignore[assignment]
     return ImageSet([path for path, _ in kept], labels, problems, ignored or {}, least, leaving or [])
 
 
-def _names(label: Label) -> tuple[str, ...]:
+def label_names(label: Label) -> tuple[str, ...]:
+    """Return the names of one or several labels of an image.
+
+    >>> label_names("sea"), label_names(("sea", "boat"))
+    (('sea',), ('sea', 'boat'))
+    """
     return (label,) if isinstance(label, str) else label
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,11 +8,13 @@ from typing import IO
 
 from PIL import Image, UnidentifiedImageError, features
 
+from ddsfl.compute.words import counted
+
 _BY_PILLOW = frozenset(
     {".bmp", ".gif", ".jfif", ".jp2", ".jpe", ".jpeg", ".jpg"}
     | {".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
 )
-_INSTALL_HEIF = "install pillow-heif (pip install 'ddsfl[heif]')"
+_INSTALL_HEIF = "install pillow-heif (pip install pillow-heif)"
 #: What to do where a format cannot be read, by suffix.
 _ADVICE = {".avif": "install Pillow 11.3 or newer", ".heic": _INSTALL_HEIF, ".heif": _INSTALL_HEIF}
 #: Suffixes of all known image formats, even of those that cannot be read here. Other files in a
@@ -49,10 +51,10 @@ def unreadable_sentences(counts: Mapping[str, int]) -> list[str]:
     """Return a sentence for each suffix of a known format that cannot be read here.
 
     >>> unreadable_sentences({".heic": 12})
-    ["12 .heic files cannot be read: install pillow-heif (pip install 'ddsfl[heif]')."]
+    ['12 .heic files cannot be read: install pillow-heif (pip install pillow-heif).']
     """
     return [
-        f"{count} {suffix} {'file' if count == 1 else 'files'} cannot be read: {_ADVICE[suffix]}."
+        f"{counted(count, f'{suffix} file')} cannot be read: {_ADVICE[suffix]}."
         for suffix, count in sorted(counts.items())
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddsfl.compute.files import check_regular
+from ddsfl.compute.words import counted, why_not
 from ddsfl.images.formats import SUFFIXES, readable_suffixes
 
 
@@ -167,17 +168,18 @@ def ignored_sentence(ignored: Mapping[str, int]) -> str:
     >>> ignored_sentence({"": 2, ".txt": 4, ".xml": 12})
     '18 files ignored: 12 .xml, 4 .txt, 2 without suffix.'
     """
-    total = sum(ignored.values())
-    if not total:
-        return ""
+    each = ignored_kinds(ignored)
+    return f"{counted(sum(ignored.values()), 'file')} ignored: {', '.join(each)}." if each else ""
+
+
+def ignored_kinds(ignored: Mapping[str, int]) -> dict[str, int]:
+    """Return how many files of each kind were ignored, in words and as a number, the most first.
+
+    >>> ignored_kinds({"": 2, ".xml": 12})
+    {'12 .xml': 12, '2 without suffix': 2}
+    """
     counts = sorted(ignored.items(), key=lambda pair: (-pair[1], pair[0]))
-    each = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in counts)
-    return f"{total} {'file' if total == 1 else 'files'} ignored: {each}."
-
-
-def why_not(error: OSError) -> str:
-    """Return the reason of an error in lower case, for the inside of a sentence."""
-    return (error.strerror or str(error)).lower()
+    return {f"{count} {suffix or 'without suffix'}": count for suffix, count in counts}
 
 
 def _contains(folder: str, path: str) -> bool:

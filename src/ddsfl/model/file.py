@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save
 
 from ddsfl.compute.files import regular_only
 from ddsfl.compute.stages import write_whole
+from ddsfl.compute.words import why_not
 
 FORMAT = "ddsfl model"
 FORMAT_VERSION = 3
@@ -72,7 +73,7 @@ def write_model(
         write_whole(Path(path), save(arrays, metadata={_KEY: text}))
     except OSError as error:
         raise ModelFileError(
-            f"The model could not be saved to {path}: {_why(error)}; nothing there was changed."
+            f"The model could not be saved to {path}: {why_not(error)}; nothing there was changed."
         ) from error
 
 
@@ -94,7 +95,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
             text = stream.read(min(length, _MAX_HEADER_BYTES))
             size = os.fstat(stream.fileno()).st_size
     except OSError as error:
-        raise ModelFileError(f"{path} cannot be opened: {_why(error)}.") from error
+        raise ModelFileError(f"{path} cannot be opened: {why_not(error)}.") from error
     if not text.startswith(b"{") or length > _MAX_HEADER_BYTES:
         raise ModelFileError(f"{path} is not a ddsfl model: it is not a safetensors file.")
     if len(text) < length:
@@ -130,7 +131,3 @@ def _library_versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from the tree, not installed
             continue
     return versions
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

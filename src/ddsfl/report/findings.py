@@ -122,5 +122,4 @@ class Subject:
 
     def labels(self, index: int) -> tuple[str, ...]:
         """Return the labels of an image, sorted."""
-        label = self.image_set.labels[index]
-        return (label,) if isinstance(label, str) else tuple(sorted(label))
+        return tuple(sorted(self.image_set.names(index)))

@@ -28,9 +28,7 @@ class Opinion(NamedTuple):
     """Above 1: unlike the images the model was trained on."""
 
 
-def doubts(
-    vectors: np.ndarray[Any, Any], labels: Sequence[Any], C: float, seed: int = 0
-) -> list[tuple[float, str]]:
+def doubts(vectors: np.ndarray[Any, Any], labels: Sequence[Any], C: float) -> list[tuple[float, str]]:
     """Return doubt and preferred class (see `Opinion`) of each image from its out-of-fold scores.
 
     Parameters
@@ -47,7 +45,7 @@ def doubts(
     """
     problems = OneVsRest.of(Labels.read(labels))
     n_folds = min(N_FOLDS, problems.smallest_class)
-    folds = stratified_folds(problems.membership, n_folds, make_generator(seed))
+    folds = stratified_folds(problems.membership, n_folds, make_generator(0))
     rows = torch.from_numpy(vectors)
     wide = rows.shape[1] >= len(rows)
     inputs = TrainingRows(rows @ rows.T, is_gram=True) if wide else TrainingRows(rows, is_gram=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ddsfl.compute.words import counted
 from ddsfl.report.findings import Finding, Item, Subject
 
 #: Fewer images of a label than this give accuracies that vary widely.
@@ -16,7 +17,7 @@ def look_alike_labels(subject: Subject) -> Finding | None:
     """Find labels that differ only by case, Unicode form, blanks or invisible characters."""
     counts = Counter(name for index in range(len(subject.image_set)) for name in subject.labels(index))
     items = [
-        Item(labels=group, detail=", ".join(f"{name!a}: {_images(counts[name])}" for name in group))
+        Item(labels=group, detail=", ".join(f"{name!a}: {counted(counts[name], 'image')}" for name in group))
         for group in subject.image_set.look_alike_labels()
     ]
     return Finding.of(
@@ -56,7 +57,7 @@ def imbalance(subject: Subject) -> Finding | None:
     items = []
     if counts and counts[0][1] > IMBALANCED * counts[-1][1]:
         (largest, many), (smallest, few) = counts[0], counts[-1]
-        detail = f"{largest!r}: {_images(many)}, {smallest!r}: {few}, ratio {many / few:.1f}"
+        detail = f"{largest!r}: {counted(many, 'image')}, {smallest!r}: {few}, ratio {many / few:.1f}"
         items.append(Item(labels=(largest, smallest), detail=detail))
     return Finding.of(
         "imbalance",
@@ -74,11 +75,7 @@ def _counts(subject: Subject) -> Counter[str]:
 def _rare(subject: Subject, least: int, most: int) -> list[Item]:
     counts = sorted(_counts(subject).items(), key=lambda pair: (pair[1], pair[0]))
     return [
-        Item(labels=(name,), detail=f"{name!r}: {_images(count)}")
+        Item(labels=(name,), detail=f"{name!r}: {counted(count, 'image')}")
         for name, count in counts
         if least <= count <= most
     ]
-
-
-def _images(count: int) -> str:
-    return f"{count} image" if count == 1 else f"{count} images"

@@ -32,8 +32,8 @@ def left_out(subject: Subject) -> Finding | None:
 
 def ignored(subject: Subject) -> Finding | None:
     """Count files that are no images by their suffix."""
-    counts = sorted(subject.image_set.ignored.items(), key=lambda pair: (-pair[1], pair[0]))
-    items = [Item(detail=f"{count} {suffix or 'without suffix'}", count=count) for suffix, count in counts]
+    kinds = subject.image_set.ignored_kinds
+    items = [Item(detail=words, count=count) for words, count in kinds.items()]
     return Finding.of(
         "ignored",
         "note",

@@ -73,7 +73,7 @@ def ordinal(number: int) -> str:
     return {2: "second", 3: "3rd"}.get(number, f"{number}th")
 
 
-def similar_order(rows: Array, metric: str = "euclidean") -> list[int]:
+def similar_order(rows: Array) -> list[int]:
     """Order rows so that similar ones are adjacent; ``rows`` may also be a condensed matrix of distances.
 
     >>> sorted(similar_order(np.array([[0.0], [9.0], [0.1], [9.1]]))[:2])
@@ -82,5 +82,5 @@ def similar_order(rows: Array, metric: str = "euclidean") -> list[int]:
     count = len(rows) if rows.ndim == 2 else round((1 + math.sqrt(1 + 8 * len(rows))) / 2)
     if count < 3:
         return list(range(count))
-    tree = linkage(rows.astype(float), "average", metric, optimal_ordering=count <= _BEST_ORDER)
+    tree = linkage(rows.astype(float), "average", optimal_ordering=count <= _BEST_ORDER)
     return [int(row) for row in leaves_list(tree)]
