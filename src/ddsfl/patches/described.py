@@ -60,7 +60,7 @@ class DescribedImages(Sequence[Local], Generic[Local]):
         self._images, self._describe, self._device = images, describe, device
 
     def __repr__(self) -> str:
-        return f"<DescribedImages: {len(self)} images>"
+        return f"<DescribedImages: {len(self)} image{'s'[: len(self) != 1]}>"
 
     def __len__(self) -> int:
         return len(self._images)
@@ -73,8 +73,7 @@ class DescribedImages(Sequence[Local], Generic[Local]):
         """Return the rows of one image, or the images of a slice, of indices or of a mask, as in NumPy."""
         if isinstance(index, int | np.integer):
             return self._as_given(self._describe([self._images[int(index)]]))
-        if isinstance(index, tuple):  # scikit-learn asks for [indices, ...]
-            (index,) = (part for part in index if part is not Ellipsis)
+        # scikit-learn asks for [indices, ...], which NumPy understands.
         return self._subset(np.arange(len(self))[index].tolist())
 
     @property
