@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -129,13 +129,30 @@ def as_described(X: Any) -> Described | None:
         return X
     if isinstance(X, LocalRows):
         raise ValueError(f"X is {type(X).__name__}; expected LocalDescriptors or a matrix of descriptors.")
-    if isinstance(X, list | tuple) and X and all(isinstance(part, LocalDescriptors) for part in X):
-        return LocalDescriptors.stacked(X)
-    if isinstance(X, ImageList) or (isinstance(X, list | tuple) and X and _is_image(X[0])):
+    if X is None or isinstance(X, Iterator):
+        raise ValueError(
+            f"X is {type(X).__name__}; expected LocalDescriptors, a list of them, the result of "
+            "DenseSIFT().transform(images), or a matrix of descriptors."
+        )
+    described = LocalDescriptors.of_list(X)
+    if described is None and _are_matrices(X):
+        raise ValueError(
+            f"X is a list of images or other matrices of {X[0].shape[1]} columns. Images must be described "
+            "first, for example with DenseSIFT().transform(images). Descriptors must be LocalDescriptors, "
+            "with positions, or one matrix: np.concatenate(X)."
+        )
+    if isinstance(X, ImageList) or (isinstance(X, list | tuple) and described is None and _is_image(X[0])):
         raise ValueError(
             "X is a list of images; expected their descriptors, for example DenseSIFT().transform(images)."
         )
-    return None
+    return described
+
+
+def _are_matrices(X: Any) -> bool:
+    """Return whether ``X`` is a list of matrices with equal numbers of columns: descriptors, or images."""
+    if not isinstance(X, list | tuple) or not all(isinstance(part, np.ndarray | Tensor) for part in X):
+        return False
+    return all(part.ndim == 2 and part.shape[1] == X[0].shape[1] for part in X)
 
 
 def _is_image(row: Any) -> bool:

@@ -31,7 +31,7 @@ class Codes(NamedTuple):
         return self.values.new_zeros(len(self.values), n_words).scatter_(1, self.indices, self.values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)  # as LocalDescriptors
 class LocalCodes(LocalRows[Array]):
     """The codes of the local descriptors of a batch of B images: what `SpatialPyramid` pools.
 

@@ -186,7 +186,7 @@ class FisherVector(Coding):
         levels : grids as (rows, columns) pairs.
         """
         local = LocalDescriptors(vectors, placed.positions, placed.images, placed.shapes)
-        like = vectors if isinstance(vectors, Tensor) else as_tensor(vectors[:0])
+        like = vectors if isinstance(vectors, Tensor) else torch.empty(0, dtype=local.dtype)
         return local.pooled(self.pooler(like, levels))
 
     def encode(self, X: ArrayLike | Tensor) -> Matrix | Tensor:

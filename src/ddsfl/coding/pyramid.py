@@ -207,8 +207,9 @@ class SpatialPyramid(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
 def _as_codes(X: Any) -> LocalCodes[Any] | DescribedImages[Any]:
     """Return codes with positions as they are, a list of them as one; raise ValueError for anything else."""
-    if isinstance(X, list | tuple) and X and all(isinstance(part, LocalCodes) for part in X):
-        return LocalCodes.stacked(X)
+    codes = LocalCodes.of_list(X)
+    if codes is not None:
+        return codes
     if not isinstance(X, LocalRows | DescribedImages):
         what = f"{type(X).__name__} of shape {tuple(X.shape)}" if hasattr(X, "shape") else type(X).__name__
         raise ValueError(

@@ -114,7 +114,8 @@ class CENTRIST(GlobalSource):
 
     @property
     def _n_features_out(self) -> int:
-        return N_BLOCKS * (self.n_components + 2)
+        n_components = len(self.axes_) if hasattr(self, "axes_") else self.n_components
+        return N_BLOCKS * (n_components + 2)
 
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, 31 * (n_components + 2)) of uint8 images (channels, height, width)."""

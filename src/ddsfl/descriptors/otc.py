@@ -38,6 +38,8 @@ H_BIN = 0.05 / math.sqrt(2 * N_ORIENTATIONS)
 class OTC(GridDescriptor):
     """Dense oriented texture curves: one unit vector of 200 values per patch of 13 x 13 pixels.
 
+    Arrays and files become gray. ``ImageList(images, colour="lab")`` is described in colour.
+
     Parameters
     ----------
     n_scales : images are described at scales 2^(-i/2), i = 0..n_scales-1.

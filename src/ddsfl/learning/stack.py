@@ -230,7 +230,7 @@ class FilterStack(LocalSource):
             large; or an `ImageList` or uint8 tensors (channels, H, W), which are used unchanged.
         output : the layer, counted from 0; -1 is the last.
         """
-        check_is_fitted(self, "learned_")
+        self._check_learned()
         if not -self.n_outputs <= output < self.n_outputs:
             raise ValueError(f"output={output}; expected from 0 to {self.n_outputs - 1}, or -1 for the last.")
         return self._described(images, output % self.n_outputs)
@@ -243,11 +243,12 @@ class FilterStack(LocalSource):
         Filter responses have unit length; pooled responses are not scaled. ``outputs`` restricts the result
         to these layers, counted from 0, in ascending order.
         """
-        check_is_fitted(self, "learned_")
+        self._check_learned()
         wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
         device = resolve_device(self.device)
         learned = self._learned_on(device)
         batch = Batch.of(images, device)
+        self._check_channels(batch.pixels.shape[1])
         shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
         rooms = {index: self._room(index, batch) for index in wanted}
@@ -259,6 +260,22 @@ class FilterStack(LocalSource):
                     room = rooms[index][sum(map(len, parts[index])) :]
                     parts[index].append(self._at_scale(forward, index, shapes, room))
         return [LocalDescriptors.joined(parts[index], rooms[index]) for index in wanted]
+
+    def _check_learned(self) -> None:
+        """Raise an error if nothing was learned, or if ``layers`` now need something else."""
+        check_is_fitted(self, "learned_")
+        fitted = [learned.layer.field for learned in self.learned_]
+        if fitted != [layer.field for layer in self.layers if layer.bank is not None]:
+            raise ValueError("layers have changed in number or field since fit; call fit again.")
+
+    def _check_channels(self, found: int) -> None:
+        """Raise ValueError if the first layer was learned from images with another number of channels."""
+        expected = len(self.learned_[0].space.mean) // self.layers[0].field ** 2
+        if found != expected:
+            raise ValueError(
+                f"images have {found} channel{'s'[: found > 1]}; expected {expected}, as in fit. For colour, "
+                'fit and transform an ImageList(images, colour="lab"); other images become gray.'
+            )
 
     def _room(self, index: int, batch: Batch) -> Tensor:
         """Return memory for the descriptors of a layer at all scales, so they need not be concatenated."""
@@ -274,6 +291,7 @@ class FilterStack(LocalSource):
 
     @property
     def _n_features_out(self) -> int:
+        self._check_learned()
         return self._width(self.n_outputs - 1)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:

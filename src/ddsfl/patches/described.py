@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,7 +45,7 @@ class DescribedImages(Sequence[Local], Generic[Local]):
     >>> described = DenseSIFT(step=8, n_scales=2, device="cpu").transform(images)
     >>> len(described) == len(images), described[0].vectors.shape
     (True, (233, 128))
-    >>> described[:2].collect().n_images
+    >>> described[[0, 3]].collect().n_images
     2
     """
 
@@ -59,7 +60,7 @@ class DescribedImages(Sequence[Local], Generic[Local]):
         self._images, self._describe, self._device = images, describe, device
 
     def __repr__(self) -> str:
-        return f"<DescribedImages: {len(self)} images>"
+        return f"<DescribedImages: {len(self)} image{'s'[: len(self) != 1]}>"
 
     def __len__(self) -> int:
         return len(self._images)
@@ -67,11 +68,18 @@ class DescribedImages(Sequence[Local], Generic[Local]):
     @overload
     def __getitem__(self, index: int) -> Local: ...
     @overload
-    def __getitem__(self, index: slice) -> DescribedImages[Local]: ...
-    def __getitem__(self, index: int | slice) -> Local | DescribedImages[Local]:
-        if isinstance(index, slice):
-            return self._subset(range(len(self))[index])
-        return self._as_given(self._describe([self._images[index]]))
+    def __getitem__(self, index: slice | Sequence[Any] | Matrix) -> DescribedImages[Local]: ...
+    def __getitem__(self, index: Any) -> Local | DescribedImages[Local]:
+        """Return the rows of one image, or the images of a slice, of indices or of a mask, as in NumPy."""
+        if isinstance(index, int | np.integer):
+            return self._as_given(self._describe([self._images[int(index)]]))
+        # scikit-learn asks for [indices, ...], which NumPy understands.
+        return self._subset(np.arange(len(self))[index].tolist())
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(number of images,): scikit-learn's splits then take parts by indices, which compute nothing."""
+        return (len(self),)
 
     def __array__(self, *_: Any, **__: Any) -> Matrix:
         raise not_a_matrix(self)
@@ -119,7 +127,7 @@ class DescribedImages(Sequence[Local], Generic[Local]):
             parts.append(rows.on("cpu"))
         return self._as_given(type(parts[0]).stacked(parts).renumbered(order))
 
-    def _subset(self, numbers: range) -> DescribedImages[Local]:
+    def _subset(self, numbers: Sequence[int]) -> DescribedImages[Local]:
         images = self._images
         some = images.subset(numbers) if isinstance(images, ImageList) else [images[at] for at in numbers]
         return DescribedImages(some, self._describe, self._device)

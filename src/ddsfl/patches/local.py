@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self
@@ -28,11 +29,16 @@ else:
 INTEGERS = ("images", "shapes", "indices")
 
 
+#: How far positions may lie outside their image, in pixels: detectors of points round differently.
+OVERSHOOT = 1.0
+
+
 def not_a_matrix(described: Any) -> ValueError:
     """Return the error of whoever takes descriptors or codes for one vector per image."""
     return ValueError(
         f"{type(described).__name__} is not a matrix with one row per image; code and pool it first, for "
-        "example with LLC and SpatialPyramid, or with FisherVector."
+        "example with LLC and SpatialPyramid, or with FisherVector. LocalDescriptors have the descriptors "
+        "themselves, one per row, as `vectors`."
     )
 
 
@@ -50,6 +56,11 @@ class LocalRows(Generic[Array]):
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def __repr__(self) -> str:
+        # Shapes instead of values: thousands of rows would fill a notebook.
+        sizes = (f"{name} {tuple(getattr(self, name).shape)}" for name in self.ARRAYS)
+        return f"<{type(self).__name__}: {', '.join(sizes)}>"
 
     def __array__(self, *_: Any, **__: Any) -> Matrix:
         raise not_a_matrix(self)
@@ -86,6 +97,9 @@ class LocalRows(Generic[Array]):
         """Return the rows as tensors with checked values: wrong ones would fail in torch, or silently."""
         here = self.images.device if isinstance(self.images, Tensor) else "cpu"
         rows = self.on(here if device is None else device)
+        for name in set(INTEGERS).intersection(self.ARRAYS):
+            if not _is_whole(getattr(self, name)):
+                raise ValueError(f"{name} has fractions or NaN; expected whole numbers.")
         for name in self.ARRAYS:
             if name not in INTEGERS and not bool(torch.isfinite(getattr(rows, name)).all()):
                 raise ValueError(f"{name} contains NaN or infinity; expected finite numbers.")
@@ -96,6 +110,7 @@ class LocalRows(Generic[Array]):
                 raise ValueError(
                     f"{name} has numbers from {found}; expected 0 to {count - 1}, because {why}."
                 )
+        _warn_outside(rows.positions, rows.shapes[rows.images])
         return rows
 
     def _ranges(self) -> dict[str, tuple[int, str]]:
@@ -116,6 +131,9 @@ class LocalRows(Generic[Array]):
             if not isinstance(getattr(self, name), Tensor | np.ndarray):
                 kind = type(getattr(self, name)).__name__
                 raise ValueError(f"{name} is a {kind}; expected an array or a tensor.")
+            dtype = getattr(self, name).dtype
+            if isinstance(dtype, np.dtype) and dtype.kind not in "biuf":
+                raise ValueError(f"{name} has dtype {dtype}; expected numbers.")
         n_rows = self.images.shape[0] if self.images.ndim == 1 else None
         if n_rows is None:
             raise ValueError(f"images has shape {tuple(self.images.shape)}; expected one number per row.")
@@ -130,6 +148,21 @@ class LocalRows(Generic[Array]):
             raise ValueError(
                 f"shapes has shape {tuple(self.shapes.shape)}; expected (n_images, 2), heights and widths."
             )
+
+    @classmethod
+    def of_list(cls, X: Any) -> Self | None:
+        """Return a list of rows of one or more images each as one; None for anything but such a list."""
+        if not isinstance(X, list | tuple):
+            return None
+        if not X:
+            raise ValueError(f"X is empty; expected {cls.__name__} of at least one image.")
+        if not any(isinstance(part, LocalRows) for part in X):
+            return None
+        for number, part in enumerate(X):
+            if not isinstance(part, cls):
+                kind = type(part).__name__
+                raise ValueError(f"X[{number}] is {kind}; expected {cls.__name__}, as for all images.")
+        return cls.stacked(X)
 
     @classmethod
     def stacked(cls, parts: Sequence[Any]) -> Self:
@@ -156,7 +189,28 @@ class LocalRows(Generic[Array]):
         return dataclasses.replace(self, **arrays)  # type: ignore[type-var]
 
 
-@dataclass(frozen=True)
+def _warn_outside(positions: Any, sides: Any) -> None:
+    """Warn about positions (T, 2) outside their images with ``sides`` (T, 2): often they are (x, y)."""
+    outside = ((positions < -OVERSHOOT) | (positions > sides + OVERSHOOT)).any(dim=1)
+    if bool(outside.any()):
+        row = int(outside.nonzero()[0])
+        (y, x), (height, width) = positions[row].tolist(), sides[row].tolist()
+        warnings.warn(
+            f"{int(outside.sum())} of {len(outside)} positions lie outside their images and count for the "
+            f"nearest cell: positions[{row}] is ({y:g}, {x:g}) in an image of height {height} and width "
+            f"{width}. Expected (y, x) in pixels, and shapes as (height, width).",
+            stacklevel=6,  # past `then` and the `transform` that scikit-learn wraps
+        )
+
+
+def _is_whole(numbers: Any) -> bool:
+    """Return whether all numbers of an array or tensor are whole; those of integer types need no look."""
+    if isinstance(numbers, Tensor):
+        return not numbers.is_floating_point() or bool((numbers == numbers.floor()).all())
+    return numbers.dtype.kind != "f" or bool((numbers == np.floor(numbers)).all())
+
+
+@dataclass(frozen=True, repr=False, eq=False)  # comparing arrays has no single answer
 class LocalDescriptors(LocalRows[Array]):
     """The local descriptors of a batch of B images in one flat list.
 
@@ -200,7 +254,9 @@ class LocalDescriptors(LocalRows[Array]):
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the vectors as tensors."""
-        return as_tensor(self.vectors[:0]).dtype
+        vectors: Any = self.vectors
+        # Not a slice of the array: torch refuses the negative strides that even an empty one can have.
+        return as_tensor(vectors[:0] if isinstance(vectors, Tensor) else np.empty(0, vectors.dtype)).dtype
 
     def mirrored(self: LocalDescriptors) -> LocalDescriptors:
         """Return the same descriptors at their positions in the mirrored images.
