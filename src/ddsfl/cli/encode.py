@@ -23,7 +23,9 @@ from ddsfl.report.console import Console
 
 
 def encode(
-    model: Annotated[Path, typer.Argument(help="A model file, or a network in an .onnx file.")],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A model file, or a network in an .onnx file.")
+    ],
     images: ImagePaths,
     out: Annotated[Path, typer.Option(help="File for the vectors: .npz or .csv.")],
     network: Network = None,

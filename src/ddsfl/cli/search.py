@@ -24,7 +24,10 @@ NAMES = ", ".join(["preset", *SHORT])
 
 
 def search(
-    images: Annotated[Path, typer.Argument(help="Training images: class folders, or a CSV of path,label.")],
+    images: Annotated[
+        Path,
+        typer.Argument(metavar="IMAGES", help="Training images: class folders, or a CSV of path,label."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the results of the candidates and best.json.")],
     preset: Preset = "quick",
     changes: Changes = None,

@@ -53,7 +53,12 @@ def _levels(pixels: Tensor) -> Tensor:
     maps = [around, around.square(), (pixels < 0.04).float(), (pixels > 0.96).float()]
     offset, square, dark, bright = _view_means(torch.cat(maps, dim=1)).unbind(1)
     deviation = (square - offset.square()).clamp(min=0).sqrt()
-    statistics = [middle[..., 0, 0] + offset, (deviation + 1e-3).log(), (dark + _FEW).log(), (bright + _FEW).log()]
+    statistics = [
+        middle[..., 0, 0] + offset,
+        (deviation + 1e-3).log(),
+        (dark + _FEW).log(),
+        (bright + _FEW).log(),
+    ]
     return torch.stack(statistics, dim=1)
 
 
