@@ -82,7 +82,7 @@ def test_fewer_folds_and_too_few_are_said_in_the_words_of_the_user():
         2,
         "2 folds instead of 5: class 'b' has images of 2 group(s).",
     )
-    with pytest.raises(ImageSetError, match=r"at least 2 of every class, but class 'b' has images of 1"):
+    with pytest.raises(ImageSetError, match=r"at least 2 groups per class, but class 'b' has images of 1"):
         Splitting().n_folds(labels, [*"pqrstu", *"ppp"])
 
 

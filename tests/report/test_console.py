@@ -154,7 +154,7 @@ def test_the_running_line_fits_a_narrow_terminal(capsys, terminal, clock, monkey
     clock[0] += 10
     console.progress(150, 1500)
     console._tick()
-    assert line_of(capsys.readouterr()) == "/ layer 1: vectors, part 1: 10 %, 2 min"  # cut at the border
+    assert line_of(capsys.readouterr()) == "/ layer 1: vectors, p: 10 %, 2 min left"  # the name is cut off
 
 
 def test_a_log_has_no_bar_and_few_lines(capsys, clock):

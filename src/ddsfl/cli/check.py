@@ -18,7 +18,7 @@ from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.checklist import findings_table
 from ddsfl.report.checks import check_images
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, quiet_for_data, show
 from ddsfl.report.findings import Subject
 from ddsfl.report.opinion import Opinion, doubts
 
@@ -47,7 +47,7 @@ def check(
     Lists unreadable files, copies, copies with different labels, copies in both training and test, labels
     that look alike, small classes, unusual sizes and kinds of images, and says what to do about each.
     """
-    console = Console(quiet or as_json)
+    console = Console(quiet or (as_json and quiet_for_data()))
     classifier = None if model is None else load_model(model, device, network)
     settings = changed_settings(preset, None) if classifier is None else classifier.settings_
     image_set, split = _set_and_split(images, test, train_list, test_list)

@@ -116,8 +116,15 @@ def network_files(given: list[str] | None) -> dict[str, str]:
     return files
 
 
+def check_model(path: Path) -> None:
+    """Raise an error if a folder was given as the model: often the arguments are in the wrong order."""
+    if os.path.isdir(path):
+        raise typer.BadParameter(f"MODEL {path} is a folder; expected a file written by `ddsfl train`")
+
+
 def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
     """Return a model; its networks must be available and be those it was trained with."""
+    check_model(path)
     classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
     classifier.check_networks()  # before reading all images rather than after
     return classifier

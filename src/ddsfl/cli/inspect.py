@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import check_folder
+from ddsfl.cli.inputs import check_folder, check_model
 from ddsfl.cli.options import ModelPath, Quiet
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.report.console import show
+from ddsfl.report.console import Console, show
 from ddsfl.report.inspection import describe_model
 from ddsfl.report.pictures import draw_model
 
@@ -27,10 +27,12 @@ def inspect(
     Prints settings, blocks, classes, times and provenance. Draws filters, their sharing, the objective,
     words of gradient descriptors, and how much each block contributes.
     """
+    check_model(model)
     classifier = SceneClassifier.load(model, device="cpu")
     folder = out if out is not None else model.with_name(f"{model.stem}-pictures")
     check_folder(folder)
-    files = draw_model(classifier, folder)
+    with Console(quiet).passing("drawing"):
+        files = draw_model(classifier, folder)
     if not quiet:
         for table in describe_model(classifier):
             show(table)

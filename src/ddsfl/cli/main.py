@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ddsfl
+from ddsfl.cli.help import Command, without_types
 from ddsfl.report.text import ANY_TEXT
 
 
@@ -59,6 +60,10 @@ class Program(TyperGroup):
             return self.commands.get(cmd_name)
         return load_command(cmd_name)
 
+    def get_params(self, ctx: Any) -> Any:
+        """Return the options of the program itself."""
+        return without_types(super().get_params(ctx))
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help without importing the commands."""
         self.listing = True
@@ -68,6 +73,8 @@ class Program(TyperGroup):
         """Run a command; an error prints one sentence and exits with code 1, an interruption with 130."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # `head` has seen enough: Typer ends the program without a message
+            raise
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: a missing extra
             _end(f"ddsfl: {_sentence(error)}", code=1, error=error)
         except KeyboardInterrupt as error:
@@ -78,12 +85,15 @@ class Program(TyperGroup):
 
 def load_command(name: str) -> Any:
     """Import a command of the table."""
+    from ddsfl.report.console import Console
+
     module, _, attribute = COMMANDS[name].home.partition(":")
-    function = getattr(importlib.import_module(f"ddsfl.cli.{module}"), attribute)
+    with Console("--quiet" in sys.argv).passing("starting"):  # torch takes seconds
+        function = getattr(importlib.import_module(f"ddsfl.cli.{module}"), attribute)
     if isinstance(function, typer.Typer):
         return typer.main.get_command(function)
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(function)
+    alone.command(name, cls=Command)(function)
     return typer.main.get_command(alone)
 
 

@@ -18,7 +18,7 @@ from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, QuietTable
 from ddsfl.images.folders import list_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, quiet_for_data, show_fitting
 
 #: How many of the most likely classes are shown.
 N_TOP = 3
@@ -59,12 +59,12 @@ def predict(
 ) -> None:
     """Classify images.
 
-    Shows the label of each image with its probability and the next most likely labels. A label is a guess
-    if the image is marked as unlike the training images.
+    Shows the label of each image with its probability and, if the terminal is wide enough, the next most
+    likely labels. A label is a guess if the image is marked as unlike the training images.
     """
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other")
-    console = Console(quiet or as_json or as_csv)
+    console = Console(quiet or ((as_json or as_csv) and quiet_for_data()))
     classifier = load_model(model, device, network)
     paths, decoded = read_images(list_images(images), classifier.settings_, strict, console)
     console.begin("classify")
@@ -77,7 +77,7 @@ def predict(
     elif as_csv:
         _write_csv(predictions)
     else:
-        show(_table(predictions))
+        show_fitting(_table(predictions, n_others) for n_others in range(N_TOP - 1, -1, -1))
 
 
 def _novelty(classifier: SceneClassifier, images: ImageList, console: Console) -> np.ndarray[Any, Any] | None:
@@ -140,18 +140,20 @@ def _write_csv(predictions: Sequence[Prediction]) -> None:
         )
 
 
-def _table(predictions: Sequence[Prediction]) -> Table:
+def _table(predictions: Sequence[Prediction], n_others: int) -> Table:
+    """Return a table with the ``n_others`` most likely labels after those given."""
     value = "score" if predictions[0].probabilities is None else "probability"
-    table = Table("image", "label", value, "next", "", "then", "", "")
+    notes = [""] if any(one.unlike for one in predictions) else []
+    table = Table("image", "label", value, *["next", "", "then", ""][: 2 * n_others], *notes)
     for one in predictions:
         given = [one.label] if isinstance(one.label, str) else one.label
         first = _number([one.sureness[name] for name in given], 2)
-        others = [name for name in _ranked(one.sureness) if name not in given][: N_TOP - 1]
+        others = [name for name in _ranked(one.sureness) if name not in given][:n_others]
         shown = [cell for name in others for cell in (name, _number(one.sureness[name], 2))]
-        shown += [""] * (2 * (N_TOP - 1) - len(shown))
-        note = "unlike the training images" if one.unlike else ""
+        shown += [""] * (2 * n_others - len(shown))
+        shown += ["unlike the training images" if one.unlike else ""] * len(notes)
         # Text, so that brackets in names of files and classes are not read as markup.
-        table.add_row(*(Text(cell) for cell in (one.path, _joined(one.label), first, *shown, note)))
+        table.add_row(*(Text(cell) for cell in (one.path, _joined(one.label), first, *shown)))
     return table
 
 

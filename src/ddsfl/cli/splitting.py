@@ -98,11 +98,11 @@ class Splitting:
         """Return how many folds are drawn, and a sentence if they are fewer than asked for."""
         asked, chosen = self.folds or N_FOLDS, _of(groups, labels)
         most, smallest = most_folds(list(labels.values()), chosen)
-        found = f"class {smallest!r} has {most} image(s)"
+        what, found = "images", f"class {smallest!r} has {most} image(s)"
         if groups is not None:
-            found = f"class {smallest!r} has images of {most} group(s)"
+            what, found = "groups", f"class {smallest!r} has images of {most} group(s)"
         if most < 2:
-            raise ImageSetError(f"Cross-validation needs at least 2 of every class, but {found}.")
+            raise ImageSetError(f"Cross-validation needs at least 2 {what} per class, but {found}.")
         return min(asked, most), f"{most} folds instead of {asked}: {found}." if most < asked else None
 
     def _folds(self, labels: Mapping[int, Label], groups: list[str] | None, seed: int) -> list[Split]:

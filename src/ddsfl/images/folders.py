@@ -95,7 +95,8 @@ class ImageSet:
         images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
         why = "".join(f" {line}" for line in (*images.problems, images.ignored_files) if line)
         if not images.paths:
-            raise ImageSetError(f"{root} contains no labelled images.{why}")
+            expected = "; expected one folder of images per class" if root.is_dir() else ""
+            raise ImageSetError(f"{root} contains no labelled images{expected}.{why}")
         if len(images.classes) < 2:
             only = images.classes[0]
             raise ImageSetError(f"{root} contains images of only one label, {only!r}; two are needed.{why}")

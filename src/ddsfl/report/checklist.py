@@ -29,7 +29,8 @@ def findings_table(findings: Sequence[Finding], paths: Sequence[Path]) -> Table:
         "", "count", Column("what", ratio=2), Column("examples", ratio=3, overflow="fold"), show_lines=True
     )
     for finding in findings:
-        examples = [_words(item, root) for item in finding.items[:EXAMPLES]]
+        # A name is often longer than the column: the mark shows where the next example begins.
+        examples = [f"- {_words(item, root)}" for item in finding.items[:EXAMPLES]]
         left = len(finding.items) - EXAMPLES
         examples += [f"and {left} more"] if left > 0 else []
         # Text, so that brackets in names are not read as markup.
@@ -51,7 +52,8 @@ def check_briefly(
     shown = findings if len(findings) <= LINES else findings[: LINES - 1]
     for finding in shown:
         example = _words(finding.items[0], root)
-        more = "" if len(finding.items) == 1 else ", ..."
+        left = len(finding.items) - 1
+        more = f" and {left} more" if left else ""
         line = f"{finding.severity}: {finding.title} ({finding.count}): {example}{more}. {finding.advice}"
         if finding.severity == "note":
             console.say(f"  - {line}")

@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, TextIO
 
 import rich.console
@@ -114,6 +115,15 @@ class Console:
             self._draw(f"{_SPINNER[0]} {self._name} ...")
         self._ticker = Ticker(self._tick, _REDRAW if _is_terminal(sys.stderr) else 1.0)
 
+    @contextmanager
+    def passing(self, name: str) -> Iterator[None]:
+        """Show a running line that leaves no trace."""
+        self.begin(name)
+        try:
+            yield
+        finally:
+            self._end()
+
     def progress(self, done: int, total: int) -> None:
         """Show that ``done`` of ``total`` items are finished."""
         if self.quiet or not self._name:
@@ -159,19 +169,24 @@ class Console:
             if _is_terminal(sys.stderr):
                 self._turn += 1
                 sign = _SPINNER[self._turn % len(_SPINNER)]
-                line = f"{sign} {self._words(now)}"
-                if len(line) >= shutil.get_terminal_size().columns:
-                    line = f"{sign} {self._words(now, short=True)}"
-                self._draw(line)
+                self._draw(f"{sign} {self._fitting(now, shutil.get_terminal_size().columns - 3)}")
             elif now - self._logged >= max(_LOG_EVERY, _LOG_SHARE * (now - self._start)):
                 self._logged = now
-                print(self._words(now), file=sys.stderr, flush=True)
+                print(f"{self._name}: {self._words(now)}", file=sys.stderr, flush=True)
 
     def _words(self, now: float, short: bool = False) -> str:
-        """Return the stage and how far it is; after a complete pass only its time is known."""
+        """Return how far the stage is; after a complete pass only its time is known."""
         if self._pass is None or self._pass.finished:
-            return f"{self._name}: {words_for_time(now - self._start)} so far"
-        return f"{self._name}: {self._pass.words(now=now, short=short)}"
+            return f"{words_for_time(now - self._start)} so far"
+        return self._pass.words(now=now, short=short)
+
+    def _fitting(self, now: float, width: int) -> str:
+        """Return the stage and how far it is; on a narrow terminal the name is cut off, not the time."""
+        line = f"{self._name}: {self._words(now)}"
+        if len(line) <= width:
+            return line
+        words = self._words(now, short=True)
+        return f"{self._name[: max(0, width - len(words) - 2)]}: {words}"
 
     def _draw(self, line: str) -> None:
         """Replace the running line on a terminal; what others print next begins in its first column."""
@@ -180,15 +195,37 @@ class Console:
         self._drawn = len(line)
 
 
+def quiet_for_data() -> bool:
+    """Return whether a command that prints data shows no progress.
+
+    It does if the data go to a file or a pipe while a person watches the terminal.
+    """
+    return _is_terminal(sys.stdout) or not _is_terminal(sys.stderr)
+
+
 def show(*tables: Table) -> None:
     """Print tables on standard output, complete on any terminal, in a pipe and in any encoding."""
-    encoding = sys.stdout.encoding or "utf-8"
-    screen = rich.console.Console(width=None if _is_terminal(sys.stdout) else _NO_TERMINAL)
+    encoding, screen = sys.stdout.encoding or "utf-8", _screen()
     for table in tables:
         for column in table.columns:
             column.overflow = "fold"  # names must not be cut off
             column._cells = [_printable_cell(cell, encoding) for cell in column._cells]
         screen.print(table)
+
+
+def show_fitting(forms: Iterable[Table]) -> None:
+    """Print the first of several forms of a table that fits into the terminal, else the last one."""
+    screen = _screen()
+    unlimited = screen.options.update(max_width=_NO_TERMINAL)
+    table = Table()
+    for table in forms:
+        if screen.measure(table, options=unlimited).maximum <= screen.width:
+            break
+    show(table)
+
+
+def _screen() -> rich.console.Console:
+    return rich.console.Console(width=None if _is_terminal(sys.stdout) else _NO_TERMINAL)
 
 
 def _is_terminal(stream: TextIO) -> bool:

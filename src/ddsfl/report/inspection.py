@@ -8,6 +8,7 @@ from rich.text import Text
 from ddsfl.encoder.block import Block
 from ddsfl.learning.layer import Layer
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.report.console import describe_stage
 from ddsfl.report.weights import block_parts, block_shares, confusable_classes
 
 #: Rows of the table of similar classes, and length of the bars of times.
@@ -47,7 +48,9 @@ def _about(model: SceneClassifier) -> Table:
     for path, value in model.settings_.changes.items():
         about.add_row("changed", Text(f"{path} = {value}"))
     about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
-    about.add_row("trained on", f"{training['n_images']} images, pixels {training['fingerprint']}")
+    about.add_row(
+        "trained on", f"{training['n_images']} images (digest of their pixels: {training['fingerprint']})"
+    )
     labels = "several labels per image" if model.multilabel_ else "one label per image"
     about.add_row("classes", f"{len(model.classes_)}, {labels}")
     about.add_row("device", model.device_)
@@ -134,7 +137,7 @@ def _times(model: SceneClassifier) -> Table:
     seconds = Table("stage", _right("seconds"), "", title="Time")
     longest = max([*joined.values(), 1e-9])
     for name, value in joined.items():
-        seconds.add_row(Text(name), f"{value:.1f}", Text("█" * round(_BAR * value / longest)))
+        seconds.add_row(Text(describe_stage(name)), f"{value:.1f}", Text("█" * round(_BAR * value / longest)))
     seconds.add_section()
     seconds.add_row("total", f"{sum(joined.values()):.1f}", "")
     return seconds
