@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -20,31 +19,17 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
-from ddsfl.model.estimator import ImageEstimator, read_labelled
+from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.fit import Fit, Report
 from ddsfl.model.networks import NetworkFiles, moved_sources
-from ddsfl.model.presets import preset
+from ddsfl.model.presets import reproduces
 from ddsfl.model.settings import Settings
 from ddsfl.model.storage import Learned, learned_tensors, model_header, restore_learned, upgraded
 from ddsfl.patches.batches import Progress
 
 #: Images in any form of `list_of_images`, or an ImageList that fits the settings.
 Images = Iterable[Any] | ImageList
-
-
-def _is_calibrated(model: SceneClassifier) -> bool:
-    if not model.settings_in_use().classifier.get("calibrate", False):
-        raise AttributeError("there are no probabilities; expected a fit with classifier.calibrate=True.")
-    return True
-
-
-def _reproduces(name: str, changes: Mapping[str, Any], settings: Settings) -> bool:
-    """Return whether a preset and changes give these settings; settings may have been made otherwise."""
-    try:
-        return bool(name) and preset(name).change(changes) == settings
-    except ValueError:
-        return False
 
 
 class SceneClassifier(ImageEstimator):
@@ -92,12 +77,6 @@ class SceneClassifier(ImageEstimator):
     >>> model.predict(images[:2]).shape
     (2,)
     """
-
-    # Progress is for people who wait, not for searches to pass on.
-    __metadata_request__decision_function = {"progress": UNUSED}
-    __metadata_request__predict = {"progress": UNUSED}
-    __metadata_request__predict_proba = {"progress": UNUSED}
-    __metadata_request__transform = {"progress": UNUSED}
 
     def __init__(
         self,
@@ -213,7 +192,7 @@ class SceneClassifier(ImageEstimator):
             return scores > 0
         return self.classes_[self.scores_by_class(scores).argmax(axis=1)]
 
-    @available_if(_is_calibrated)
+    @available_if(is_calibrated)
     def predict_proba(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the calibrated probability of each class (n_images, C)."""
         return self._for_all(X, "predict_proba", progress)
@@ -230,7 +209,7 @@ class SceneClassifier(ImageEstimator):
         images = self.settings_.image_list(X)
         return self.novelty_.score(statistics_of(images, resolve_device(self.device), progress))
 
-    @available_if(_is_calibrated)
+    @available_if(is_calibrated)
     def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
         return self.classifier_.probabilities_from(scores)
@@ -259,7 +238,7 @@ class SceneClassifier(ImageEstimator):
             tensors, header = upgraded(tensors, header)
             origin = {"preset": header["preset"], "changes": header["changes"]}
             settings = Settings.from_json({**header["settings"], **origin})
-            named = _reproduces(header["preset"], header["changes"], settings)
+            named = reproduces(header["preset"], header["changes"], settings)
             settings = moved_sources(settings, sources or {})
             learned = restore_learned(settings, tensors, device)
             model = cls(
