@@ -70,6 +70,13 @@ def test_all_unlabelled_gives_no_class() -> None:
         ([("sea", None)], "missing label for image 0"),
         (np.array(["a", 1], dtype=object), "mixes kinds"),
         (np.array([1 + 2j]), "dtype complex128"),
+        ([b"sea", b"city"], "labels of type bytes"),
+        ([1j, 2j], "dtype complex128"),
+        ([{"sea": 1}, {"sea": 2}], r"labels of type dict \(\{'sea': 1\}\)"),
+        (["sea", ("sea", "boat")], r"'sea' for image 0, \('sea', 'boat'\) for image 1"),
+        (iter(["sea", "city"]), "y has type list_iterator; expected a list"),
+        ("sea", "y has type str; expected a list"),
+        ([[0, 0, 1], [1, 0, 0]], r"such as \[0, 0, 1\]; expected an array"),
     ],
 )
 def test_errors(y: np.ndarray, message: str) -> None:
@@ -98,6 +105,27 @@ def test_membership_in_other_classes():
     np.testing.assert_array_equal(labels.membership_in(classes), [[0, 0, 1], [1, 0, 1], [0, 0, 0]])
     matrix = np.array([[1, 0, 1], [0, 0, 0]])
     np.testing.assert_array_equal(Labels.read(matrix).membership_in(classes), matrix)
+
+
+def test_labels_of_numbers_are_compared_by_name_unless_they_count_columns():
+    labels = Labels.read([(3,), (3, 7)])
+    np.testing.assert_array_equal(labels.membership_in(np.array([3, 5])), [[1, 0], [1, 0]])
+    np.testing.assert_array_equal(labels.membership_in(np.array([0, 1])), [[1, 0], [1, 1]])
+
+
+def test_columns_of_a_data_frame_name_the_classes():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"sky": [True, False], "boat": [1, 1]})  # of different types, not sorted
+    labels = Labels.read(frame)
+    assert labels.classes.tolist() == ["sky", "boat"]
+    np.testing.assert_array_equal(labels.membership, [[1, 1], [0, 1]])
+    assert Labels.read(pandas.DataFrame({5: [1, 0], 3: [0, 1]})).classes.tolist() == [5, 3]
+    one = Labels.read(frame[["sky"]])
+    assert (one.single, one.classes.tolist()) == (True, [False, True])
+    swapped = Labels.read(frame[["boat", "sky"]])
+    np.testing.assert_array_equal(swapped.membership_in(labels.classes), labels.membership)
+    with pytest.raises(ValueError, match="indicator matrix of 0 and 1"):
+        Labels.read(frame.astype(object).replace({True: None}))
 
 
 def test_single_labels_are_never_undecided():

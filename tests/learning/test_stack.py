@@ -186,3 +186,6 @@ def test_a_last_layer_without_filters_describes_by_pooled_responses():
     raw = forward.inputs_at(1, torch.tensor([0]), torch.tensor([[6, 12]]))
     at = (pooled.images == 0) & (pooled.positions == torch.tensor([6 + 16.0, 12 + 16.0])).all(dim=1)
     torch.testing.assert_close(pooled.vectors[at][:1], raw)
+    # At its second scale this image is smaller than a filter.
+    [small] = learned.describe([images[0][:, :17, :33]], outputs=[1])
+    assert small.vectors.shape == (0, 32)

@@ -243,8 +243,14 @@ def test_numbers_of_numpy_can_be_saved(tmp_path):
 def test_an_image_list_must_fit_the_settings(fitted):
     from ddsfl.images.image_list import ImageList
 
-    with pytest.raises(ValueError, match="colour='lab' and min_side=16; expected colour='gray'"):
+    with pytest.raises(
+        ValueError, match="colour='lab', max_side=300 and min_side=16; expected colour='gray'"
+    ):
         fitted.predict(ImageList(IMAGES, colour="lab"))
+    with pytest.raises(
+        ValueError, match="max_side=200 and min_side=16; expected colour='gray', max_side=300"
+    ):
+        fitted.predict(ImageList(IMAGES, max_side=200))
     np.testing.assert_array_equal(
         fitted.predict(ImageList(IMAGES, min_side=fitted.settings_.min_side)), fitted.predict(IMAGES)
     )

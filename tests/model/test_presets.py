@@ -51,6 +51,8 @@ def test_parameters_may_be_set_for_the_first_time():
     [
         ("layer.step", "setting 'layer.step' does not exist; did you mean 'layers.step'"),
         ("bank.eta", "setting 'bank.eta' does not exist; did you mean 'layers.bank.eta'"),
+        ("eta", "setting 'eta' does not exist; did you mean 'layers.bank.eta'"),
+        ("class_weight", "did you mean 'classifier.class_weight'"),
         ("blurred", r"setting 'blurred' does not exist\. Found colour, max_side"),
         ("layers.7.step", "there are only 2 items"),
         ("layers.0", "names a complete item"),

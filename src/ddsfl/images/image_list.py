@@ -127,6 +127,11 @@ class ImageList(Sequence[Tensor]):
         return colour
 
     @property
+    def max_side(self) -> int:
+        """Maximum number of pixels per side."""
+        return int(self._store.options["max_side"])
+
+    @property
     def min_side(self) -> int:
         """Minimum number of pixels per side."""
         return int(self._store.options["min_side"])
@@ -138,6 +143,10 @@ class ImageList(Sequence[Tensor]):
 
     def __len__(self) -> int:
         return len(self._indices)
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{name}={value!r}" for name, value in self._store.options.items())
+        return f"<ImageList of {len(self)} images, {options}>"
 
     @overload
     def __getitem__(self, index: int) -> Tensor: ...

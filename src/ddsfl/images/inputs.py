@@ -43,6 +43,11 @@ def list_of_images(X: Any, name: str = "X") -> list[Any]:
     Traceback (most recent call last):
     ValueError: X is one image (an array of shape (20, 30, 3)); expected a list of images: [X].
     """
+    if isinstance(X, str | os.PathLike) and os.path.isdir(X):
+        raise ValueError(
+            f"{name} is the folder {os.fspath(X)!r}; expected a list of images: "
+            'sorted(Path(...).glob("*/*")) lists the files of class folders.'
+        )
     if _is_one_image(X):
         raise ValueError(f"{name} is one image ({_described(X)}); expected a list of images: [{name}].")
     if hasattr(X, "columns"):

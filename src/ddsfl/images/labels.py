@@ -27,7 +27,8 @@ class Labels:
 
     Attributes
     ----------
-    classes : (C,) the class names, sorted; column numbers if the labels are an indicator matrix.
+    classes : (C,) the class names, sorted; if the labels are an indicator matrix, the names of its columns,
+        otherwise their numbers.
     membership : (N, C) bool. An empty row is unlabelled.
     single : whether the labels were given as one label per image.
     undecided : (N, C) bool or None. True where an image shows a class but the SVM of that class is fitted
@@ -60,7 +61,8 @@ class Labels:
 
             * (N,) integers or strings: one label per image;
             * N tuples, sets or lists of labels: several labels per image;
-            * (N, C) of 0 and 1: an indicator matrix. Its classes are 0 ... C-1.
+            * (N, C) of 0 and 1: an indicator matrix. Its classes are 0 ... C-1, or the columns of a
+              data frame.
         unlabelled : the integer label that means "no class" (`UNLABELLED`); None if every integer is a class.
         collections : whether the second form is possible; if not, nested lists are matrices.
 
@@ -69,6 +71,9 @@ class Labels:
         """
         if isinstance(y, Labels):
             return y
+        columns = list(getattr(y, "columns", ()))
+        if len(columns) == 1:
+            y = y[columns[0]]
         _check_complete(y)
         if collections and _holds_collections(y):
             _check_collections(y)
@@ -78,7 +83,10 @@ class Labels:
         if given.ndim == 2 and given.shape[1] == 1 and given.dtype.kind != "b":
             given = given[:, 0]  # a column of labels, as in data frames
         if given.ndim == 2:
-            return cls(np.arange(given.shape[1]), _checked_indicator(given), single=False)
+            classes = _names_of(columns) if columns else np.arange(given.shape[1])
+            return cls(classes, _checked_indicator(given), single=False)
+        if given.ndim == 0:  # text, an iterator, a set
+            raise ValueError(f"y has type {type(y).__name__}; expected a list or an array of labels.")
         if given.ndim != 1:
             raise ValueError(f"y has shape {given.shape}; expected (n,) or (n, n_classes).")
         given = _checked_vector(given)
@@ -103,9 +111,8 @@ class Labels:
             return self
         given = as_numpy(sample_weight) if isinstance(sample_weight, Tensor) else np.asarray(sample_weight)
         if given.shape != (len(self),):
-            raise ValueError(
-                f"sample_weight has shape {given.shape}; expected one for each of the {len(self)} images."
-            )
+            found = f"is {sample_weight!r}" if given.ndim == 0 else f"has shape {given.shape}"
+            raise ValueError(f"sample_weight {found}; expected one for each of the {len(self)} images.")
         if given.dtype.kind not in "iubf" or not (np.isfinite(given).all() and (given >= 0).all()):
             raise ValueError("sample_weight has values that are not finite numbers of at least 0.")
         ignored = self.membership.any(axis=0) & ~self.membership[given > 0].any(axis=0)
@@ -121,11 +128,11 @@ class Labels:
         >>> labels.membership_in(np.array(["boat", "city", "sea"])).astype(int)
         array([[0, 0, 1], [1, 0, 1]])
         """
-        if len(self.classes) == len(classes) and not self.single and self.classes.dtype.kind == "i":
-            return self.membership
-        columns = {name: column for column, name in enumerate(self.classes.tolist())}
+        names, own = np.asarray(classes).tolist(), self.classes.tolist()
+        if not self.single and len(own) == len(names) and list(range(len(own))) in (own, names):
+            return self.membership  # columns without names
+        columns = {name: column for column, name in enumerate(own)}
         nobody = np.zeros(len(self), dtype=bool)
-        names = np.asarray(classes).tolist()
         return np.stack(
             [self.membership[:, columns[name]] if name in columns else nobody for name in names], axis=1
         )
@@ -166,7 +173,25 @@ def _check_complete(y: Any) -> None:
                 "for every image."
             )
     if len({isinstance(value, str) for value in values}) > 1 and not _holds_collections(y):
-        raise ValueError("y mixes kinds of labels; expected all integers or all strings.")
+        raise _mixed(values)
+
+
+def _mixed(values: list[Any]) -> ValueError:
+    """Return the error for labels that are neither all integers nor all strings."""
+    other = next((n for n, value in enumerate(values) if type(value) is not type(values[0])), None)
+    if other is None:
+        kind = type(values[0]).__name__
+        return ValueError(f"y has labels of type {kind} ({values[0]!r}); expected integers or strings.")
+    return ValueError(
+        f"y mixes kinds of labels ({values[0]!r} for image 0, {values[other]!r} for image {other}); expected "
+        "all integers, all strings or all tuples."
+    )
+
+
+def _names_of(columns: list[Any]) -> Array:
+    """Return the names of columns, as text unless all are numbers."""
+    numbers = all(isinstance(name, int | np.integer) for name in columns)
+    return np.array(columns if numbers else list(map(str, columns)))
 
 
 def _is_missing(value: Any) -> bool:
@@ -185,6 +210,13 @@ def _check_collections(y: Any) -> None:
             )
         if any(_is_missing(label) for label in labels):
             raise ValueError(f"y has a missing label for image {number}; expected integers or strings.")
+    # Each image would have both labels, 0 and 1; two columns cannot be told from two labels.
+    rows = list(y)
+    if len({len(row) for row in rows}) == 1 and len(rows[0]) > 2 and set().union(*rows) <= {0, 1}:
+        raise ValueError(
+            f"y has lists of 0 and 1 such as {rows[0]!r}; expected an array, np.array(y), if they are the "
+            "rows of an indicator matrix."
+        )
 
 
 def _holds_collections(y: Any) -> bool:
@@ -197,6 +229,8 @@ def _holds_collections(y: Any) -> bool:
 
 
 def _checked_indicator(given: Array) -> Array:
+    if given.dtype.kind == "O" and all(isinstance(value, int | float | np.generic) for value in given.flat):
+        given = np.array(given.tolist())  # columns of different types
     if given.dtype.kind not in "iubf" or not np.isin(given, (0, 1)).all():
         raise ValueError(
             f"y of shape {given.shape} must be an indicator matrix of 0 and 1; "
@@ -212,7 +246,7 @@ def _checked_vector(given: Array) -> Array:
         if all(isinstance(value, str) for value in values):
             return np.asarray(values, dtype=str)
         if not all(isinstance(value, int | float | np.integer | np.floating) for value in values):
-            raise ValueError("y mixes kinds of labels; expected all integers or all strings.")
+            raise _mixed(values)
         given = np.asarray(values)
     if given.dtype.kind == "f":
         if not (np.isfinite(given).all() and (given == np.floor(given)).all()):
@@ -220,6 +254,8 @@ def _checked_vector(given: Array) -> Array:
                 "y has values that are not integers (Unknown label type: continuous); expected class labels."
             )
         given = given.astype(np.int64)
-    if given.dtype.kind not in "iubSU":
+    if given.dtype.kind == "S":
+        raise ValueError(f"y has labels of type bytes ({given[0]!r}); expected integers or strings.")
+    if given.dtype.kind not in "iubU":
         raise ValueError(f"y has dtype {given.dtype}; expected integers or strings.")
     return given

@@ -185,7 +185,8 @@ class ForwardPass:
         if key not in self._pooled:
             layer = self.layers[index]
             shape, responses = self._grid(index - 1, layer.grid)
-            maps = rectified(responses).view(*shape, -1)
+            flat = rectified(responses)
+            maps = flat.view(*shape, flat.shape[1])  # not -1: a small scale has no responses
             fields = self._padded_counts(index, layer.grid * every)[0]
             needed = [self._corner_cells(index, int(count), every) for count in fields]
             counts = self.counts(index - 1, layer.grid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.registry import CODINGS
 from ddsfl.compute.parameters import nearest
 from ddsfl.descriptors.registry import METHODS
@@ -69,7 +70,7 @@ def _change(place: Any, parts: list[str], value: Any, path: str, known: list[str
         for item in chosen:
             _change(item, rest if numbered else parts, value, path, known)
     elif not isinstance(place, dict) or (first not in place and (rest or not _open_ended(path))):
-        near = nearest(path, known)
+        near = _meant(path, known)
         hint = "" if near is None else f"; did you mean {near!r}?"
         found = f" Found {', '.join(map(str, place))}." if isinstance(place, dict) and place else ""
         raise ValueError(f"setting {path!r} does not exist{hint or '.'}{found}")
@@ -79,6 +80,17 @@ def _change(place: Any, parts: list[str], value: Any, path: str, known: list[str
         place[first] = value
         if first == "method":
             drop_foreign(place)
+
+
+def _meant(path: str, known: list[str]) -> str | None:
+    """Return the path that ends as this one does, otherwise the one most like it, or None.
+
+    >>> _meant("eta", ["layers.bank.eta", "layers.step"]), _meant("C", [])
+    ('layers.bank.eta', 'classifier.C')
+    """
+    own = set(inspect.signature(LinearClassifier).parameters) - {"device", "random_state"}
+    paths = [*known, *(f"classifier.{name}" for name in sorted(own))]  # most of which presets do not set
+    return next((one for one in paths if one.endswith(f".{path}")), None) or nearest(path, paths)
 
 
 def _open_ended(path: str) -> bool:

@@ -19,29 +19,17 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
-from ddsfl.model.estimator import ImageEstimator, read_labelled
+from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.fit import Fit, Report
 from ddsfl.model.networks import NetworkFiles, moved_sources
-from ddsfl.model.presets import preset
+from ddsfl.model.presets import reproduces
 from ddsfl.model.settings import Settings
 from ddsfl.model.storage import Learned, learned_tensors, model_header, restore_learned, upgraded
 from ddsfl.patches.batches import Progress
 
 #: Images in any form of `list_of_images`, or an ImageList that fits the settings.
 Images = Iterable[Any] | ImageList
-
-
-def _is_calibrated(model: SceneClassifier) -> bool:
-    return bool(model.settings_in_use().classifier.get("calibrate", False))
-
-
-def _reproduces(name: str, changes: Mapping[str, Any], settings: Settings) -> bool:
-    """Return whether a preset and changes give these settings; settings may have been made otherwise."""
-    try:
-        return bool(name) and preset(name).change(changes) == settings
-    except ValueError:
-        return False
 
 
 class SceneClassifier(ImageEstimator):
@@ -56,19 +44,26 @@ class SceneClassifier(ImageEstimator):
     preset : "quick" (minutes on a laptop), "paper" (the paper's structure and constants), "best" (the most
         accurate one, meant for a GPU), or `Settings`.
     changes : values that differ from the preset, by path: ``{"layers.bank.eta": 0.0}``. As a parameter of
-        scikit-learn each has a name of its own, ``changes__layers.bank.eta``.
+        scikit-learn each has a name of its own, ``changes__layers.bank.eta``. ``settings_in_use().to_json()``
+        shows all settings and their values; ``{"classifier.class_weight": "balanced"}`` is for classes of
+        different sizes.
     device : "auto", "cpu" or "cuda".
     random_state : seed of everything that is random.
 
     Attributes
     ----------
-    classes_ : names of the classes, sorted.
+    classes_ : names of the classes, sorted; the columns of ``y`` if it is an indicator matrix.
+    multilabel_ : whether images have several labels.
+    stack_ : the learned layers: ``sharing_[0]`` (C, D) tells which class uses which filter of layer 1,
+        ``pixel_filters_[0]`` (D, channels, side, side) what the filters look for.
     sources_ : the descriptors by name; "stack" is the learned FilterStack.
     codings_ : the fitted coding of each block; None if a block uses vectors unchanged.
     weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
     novelty_ : what tells images that are unlike the training images.
     settings_ : the settings in use.
+    seed_ : the seed in use; drawn if random_state is None.
+    device_ : the device of the fit.
     seconds_ : time of each stage of the fit.
     training_ : the training set: number of images, images per class, fingerprints of pixels and labels.
     networks_ : the files that sources read.
@@ -117,10 +112,12 @@ class SceneClassifier(ImageEstimator):
             learned without it.
         checkpoints : folder in which the result of each stage is kept; a second call with the same
             images, labels, settings and seed resumes there.
-        report : called as each stage starts, with its name and whether its result was stored already.
+        report : called as each stage starts, with its name and whether its result was stored already;
+            ``report=print`` shows how far a long fit is.
         progress : called with (images done, images in all) within the stages.
         """
         settings = self.settings_to_fit()
+        device = str(resolve_device(self.device))
         images, labels = read_labelled(settings, X, y)
         labels = labels.weighted(sample_weight)
         if len(labels.classes) < 2:
@@ -144,18 +141,22 @@ class SceneClassifier(ImageEstimator):
         )
         fit.learn_sources()
         fit.learn_codings()
-        self.weights_, self.classifier_ = fit.classify(fit.encode())
-        self.novelty_: Novelty | None = fit.learn_novelty()
+        weights, classifier = fit.classify(fit.encode())
+        novelty = fit.learn_novelty()
+        # All at the end: an interrupted fit leaves the model as it was.
+        self.weights_, self.classifier_ = weights, classifier
+        self.novelty_: Novelty | None = novelty
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
         self.training_, self.seconds_ = training, dict(fit.stages.seconds)
-        self.device_ = str(resolve_device(self.device))
+        self.device_ = device
         return self
 
     @property
     def stack_(self) -> FilterStack:
         """The learned layers."""
+        check_is_fitted(self, "classifier_")
         if "stack" not in self.sources_:
             raise AttributeError("this model has no learned layers: no block has source='stack'.")
         stack: FilterStack = self.sources_["stack"]
@@ -191,7 +192,7 @@ class SceneClassifier(ImageEstimator):
             return scores > 0
         return self.classes_[self.scores_by_class(scores).argmax(axis=1)]
 
-    @available_if(_is_calibrated)
+    @available_if(is_calibrated)
     def predict_proba(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the calibrated probability of each class (n_images, C)."""
         return self._for_all(X, "predict_proba", progress)
@@ -208,7 +209,7 @@ class SceneClassifier(ImageEstimator):
         images = self.settings_.image_list(X)
         return self.novelty_.score(statistics_of(images, resolve_device(self.device), progress))
 
-    @available_if(_is_calibrated)
+    @available_if(is_calibrated)
     def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
         return self.classifier_.probabilities_from(scores)
@@ -237,12 +238,12 @@ class SceneClassifier(ImageEstimator):
             tensors, header = upgraded(tensors, header)
             origin = {"preset": header["preset"], "changes": header["changes"]}
             settings = Settings.from_json({**header["settings"], **origin})
-            named = _reproduces(header["preset"], header["changes"], settings)
+            named = reproduces(header["preset"], header["changes"], settings)
             settings = moved_sources(settings, sources or {})
             learned = restore_learned(settings, tensors, device)
             model = cls(
                 header["preset"] if named else settings,
-                changes=header["changes"] if named else None,
+                changes=header["changes"] or None if named else None,
                 device=device,
                 random_state=header["random_state"],
             )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -50,6 +51,12 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     sources_: dict[str, Any]
     classes_: np.ndarray[Any, Any]
     multilabel_: bool
+
+    # Progress is for people who wait, not for searches to pass on.
+    __metadata_request__decision_function: ClassVar = {"progress": UNUSED}
+    __metadata_request__predict: ClassVar = {"progress": UNUSED}
+    __metadata_request__predict_proba: ClassVar = {"progress": UNUSED}
+    __metadata_request__transform: ClassVar = {"progress": UNUSED}
 
     @abstractmethod
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -151,3 +158,10 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def is_calibrated(model: ImageEstimator) -> bool:
+    """Return True; raise AttributeError if the model has no probabilities."""
+    if not model.settings_in_use().classifier.get("calibrate", False):
+        raise AttributeError("there are no probabilities; expected a fit with classifier.calibrate=True.")
+    return True

@@ -148,3 +148,15 @@ def preset(name: str | Settings) -> Settings:
     if not isinstance(name, str) or name not in PRESETS:
         raise ValueError(f"preset={name!r} is unknown{among(name, PRESETS)}")
     return PRESETS[name]
+
+
+def reproduces(name: str, changes: Mapping[str, Any], settings: Settings) -> bool:
+    """Return whether a preset and changes give these settings; settings may have been made otherwise.
+
+    >>> reproduces("quick", {"max_side": 200}, preset("quick").change({"max_side": 200}))
+    True
+    """
+    try:
+        return bool(name) and preset(name).change(changes) == settings
+    except ValueError:
+        return False

@@ -156,10 +156,11 @@ class Settings(Checked):
                 min_side=self.min_side,
                 cache_bytes=cache_bytes,
             )
-        if X.colour != self.colour or X.min_side < self.min_side:
+        if (X.colour, X.max_side) != (self.colour, self.max_side) or X.min_side < self.min_side:
             raise ValueError(
-                f"X is an ImageList with colour={X.colour!r} and min_side={X.min_side}; expected "
-                f"colour={self.colour!r} and min_side={self.min_side} or more."
+                f"X is an ImageList with colour={X.colour!r}, max_side={X.max_side} and "
+                f"min_side={X.min_side}; expected colour={self.colour!r}, max_side={self.max_side} and "
+                f"min_side={self.min_side} or more."
             )
         return X
 
