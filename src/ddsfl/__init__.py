@@ -13,6 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from ddsfl.classify.linear import LinearClassifier
     from ddsfl.coding.codes import LocalCodes
     from ddsfl.coding.fisher import FisherVector
     from ddsfl.coding.llc import LLC
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 #: The modules of the public names. They are imported on first use: `ddsfl --help` must not wait for torch.
 _HOMES = {
+    "classify": {"linear": "LinearClassifier"},
     "coding": {
         "codes": "LocalCodes", "fisher": "FisherVector", "llc": "LLC", "pyramid": "SpatialPyramid",
         "vq": "VectorQuantisation",

@@ -191,7 +191,7 @@ def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
     elif np.issubdtype(array.dtype, np.floating):
         if not (array.min() >= 0 and array.max() <= 1):  # false for NaN too
             found = f"{array.min():.4g} to {array.max():.4g}"
-            raise UnreadableImage(array, f"floats must lie in [0, 1]; found {found}")
+            raise UnreadableImage(array, f"floats must lie in [0, 1]; found {found} (perhaps divide by 255)")
         levels = _bytes_of(array)
     else:
         reason = f"expected bool, uint8, uint16 or floats in [0, 1], found dtype {array.dtype}"
