@@ -35,13 +35,14 @@ from ddsfl import (
     FisherVector,
     HOG2x2,
     ImageList,
+    LinearClassifier,
     Layer,
     LocalDescriptors,
     NearestExemplars,
     SpatialPyramid,
     VectorQuantisation,
 )
-from ddsfl.classify.linear import LinearClassifier
+
 from tests.support.tiny import tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes(n_per_class=5)

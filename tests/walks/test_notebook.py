@@ -133,7 +133,7 @@ expected = model.predict(paths)
         ("'meine Bilder'", "X is the folder 'meine Bilder'; expected a list of images: sorted("),
         ("[]", "X is empty; expected at least one image."),
         ("['nope.png']", "nope.png cannot be read: no such file or directory."),
-        ("[np.zeros((9, 9)) + 200]", "floats must lie in [0, 1]; found 200 to 200."),
+        ("[np.zeros((9, 9)) + 200]", "floats must lie in [0, 1]; found 200 to 200 (perhaps divide by 255)."),
         ("pd.DataFrame({'a': ['x'], 'b': ['y']})", "X has 2 columns (a, b); expected one column of images."),
         ("pd.Series([str(paths[0]), np.nan])", "image 1 (given as float) cannot be read: expected a path,"),
     ],
