@@ -35,14 +35,13 @@ from ddsfl import (
     FisherVector,
     HOG2x2,
     ImageList,
-    LinearClassifier,
     Layer,
+    LinearClassifier,
     LocalDescriptors,
     NearestExemplars,
     SpatialPyramid,
     VectorQuantisation,
 )
-
 from tests.support.tiny import tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes(n_per_class=5)

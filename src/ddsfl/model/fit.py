@@ -84,15 +84,6 @@ class Fit:
         for name, source in self.sources.items():
             source.learn(self.images, self.labels, self.stages, name, self.progress)
 
-    def learn_novelty(self) -> Novelty:
-        """Return what tells images that are unlike the training images; it depends on nothing else."""
-
-        def learn() -> Arrays:
-            statistics = statistics_of(self.images, self.where, self.progress)
-            return Novelty().fit(statistics, self.labels).state()
-
-        return Novelty().restore(self.stages.run("novelty", learn))
-
     def learn_codings(self) -> None:
         """Fit the coding of each block; descriptors are drawn in one pass per source."""
         # A block's seed depends on which descriptors it codes, not on the other blocks.
@@ -200,6 +191,15 @@ class Fit:
             return fit_blocks(classifier, vectors, self.labels, weights, grams or None).state()
 
         return weights, classifier.restore(self.stages.run("classifier", fit))
+
+    def learn_novelty(self) -> Novelty:
+        """Return what tells images that are unlike the training images; it depends on nothing else."""
+
+        def learn() -> Arrays:
+            statistics = statistics_of(self.images, self.where, self.progress)
+            return Novelty().fit(statistics, self.labels).state()
+
+        return Novelty().restore(self.stages.run("novelty", learn))
 
 
 def _class_weight(class_weight: Any, labels: Labels) -> Any:
