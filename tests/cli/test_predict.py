@@ -84,11 +84,15 @@ def test_novelty_above_one_is_marked(ddsfl, model, scenes, monkeypatch):
     assert [row["unlike"] for row in rows] == [False, False, True]
 
 
-def test_a_table_shows_the_three_most_likely_classes():
+def test_a_table_shows_the_most_likely_classes_that_fit():
     sure = {"a": 0.4, "b": 0.3, "c": 0.2, "d": 0.1}
-    table = _table([Prediction("x.png", "a", 0.4, ["a", "b", "c"], False, 0.2, sure, sure)])
-    cells = [str(next(iter(column.cells))) for column in table.columns]
-    assert cells == ["x.png", "a", "0.40", "b", "0.30", "c", "0.20", ""]
+    one = Prediction("x.png", "a", 0.4, ["a", "b", "c"], False, 0.2, sure, sure)
+    cells = ["x.png", "a", "0.40", "b", "0.30", "c", "0.20"]
+    for n_others in (2, 1, 0):
+        table = _table([one], n_others)
+        assert [str(next(iter(column.cells))) for column in table.columns] == cells[: 3 + 2 * n_others]
+    marked = _table([one._replace(unlike=True)], 0)
+    assert str(next(iter(marked.columns[-1].cells))) == "unlike the training images"
 
 
 def test_a_model_without_probabilities_shows_scores(ddsfl, scenes, tmp_path):
