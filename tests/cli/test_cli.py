@@ -39,7 +39,7 @@ def test_encode_writes_vectors_in_the_order_of_the_paths(ddsfl, model, scenes, t
 def test_inspect_describes_and_draws(ddsfl, model, tmp_path):
     code, out, _ = ddsfl("inspect", model, "--out", tmp_path / "pictures")
     assert code == 0
-    for word in ("seed", "layer1.bank", "trained on", "12 images", "layer 2, signs 0.5"):
+    for word in ("seed", "layer 1: filter bank", "trained on", "12 images", "layer 2, signs 0.5"):
         assert word in out
     drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert {"layer1-filters.png", "layer2-filters.png", "layer1-sharing.png", "layer1-objective.png"} <= drawn

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.report import console as module
-from ddsfl.report.console import Console, describe_stage, show
+from ddsfl.report.console import Console, describe_stage, quiet_for_data, show, show_fitting
 from ddsfl.report.progress import Ticker
 from ddsfl.report.text import ANY_TEXT
 
@@ -296,3 +296,32 @@ def test_tables_in_ascii_stay_in_line(monkeypatch):
     assert any("K\\xfcche \\u6d77.jpg" in line for line in lines)
     assert any("sea +- 1" in line for line in lines)
     assert {line[0] for line in lines[1:]} <= set("+|")
+
+
+def test_the_widest_form_that_fits_is_shown(capsys, terminal, monkeypatch):
+    def forms():
+        for width in (90, 30, 10):
+            table = Table("name")
+            table.add_row(Text("x" * width))
+            yield table
+
+    for columns, width in ((100, 90), (60, 30), (20, 10)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        show_fitting(forms())
+        assert f" {'x' * width} " in capsys.readouterr().out
+    monkeypatch.setattr(module, "_is_terminal", lambda stream: False)
+    show_fitting(forms())
+    assert "x" * 90 in capsys.readouterr().out
+
+
+def test_a_passing_line_leaves_no_trace(capsys, terminal):
+    with Console().passing("starting"):
+        assert line_of(capsys.readouterr()) == "| starting ..."
+    assert capsys.readouterr().err.strip(" ") == "\r"
+
+
+@pytest.mark.parametrize(("screens", "quiet"), [("out err", True), ("out", True), ("err", False), ("", True)])
+def test_progress_beside_data_is_for_people_who_do_not_see_the_data(monkeypatch, screens, quiet):
+    names = {sys.stdout: "out", sys.stderr: "err"}
+    monkeypatch.setattr(module, "_is_terminal", lambda stream: names[stream] in screens.split())
+    assert quiet_for_data() is quiet

@@ -32,7 +32,7 @@ def test_tables_describe_every_part(model):
     assert list(tables) == ["Model", "Layers", "Blocks", "Classes", "Hard to tell apart", "Time"]
     about = dict(tables["Model"][-8:])
     assert about["classes"] == "3, one label per image"
-    assert about["trained on"].startswith("12 images, pixels ")
+    assert about["trained on"].startswith("12 images (digest of their pixels: ")
     assert ", by cross-validation (0.1: " in about["C of the SVM"]
     assert about["probabilities"].startswith("calibrated, slope ")
     assert [row[0] for row in tables["Classes"]] == ["1", "2", "3"]

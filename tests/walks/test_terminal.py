@@ -51,7 +51,7 @@ def test_1_what_is_this(desk):
     help_of_train = desk.watch("ddsfl train --help", columns=70).out
     lines = [line.strip() for line in help_of_train.splitlines()]
     # Text is wrapped for this terminal, and flags do not look as if a value had to follow.
-    assert "Rerun the same command to resume after an interruption. Another" in lines
+    assert "model at --out is kept unless --overwrite is given." in lines
     assert "<bool>" not in help_of_train
 
 
@@ -149,15 +149,17 @@ def test_6_predict(trained):
     assert len(rows) == 46
     assert np.mean([row["label"] in row["path"] for row in rows]) > 0.6
 
-    first_lines, swapped, missing, ascii_only = trained.type_all(
+    first_lines, closed, few_closed, swapped, missing, ascii_only = trained.type_all(
         f"{ask} photos --csv | head -2; exit ${{PIPESTATUS[1]}}",
+        f"{ask} photos --json | true; exit ${{PIPESTATUS[1]}}",
+        f"{ask} 'photos/beach/img 00.jpg' --csv | true; exit ${{PIPESTATUS[1]}}",
         "ddsfl predict photos 'my model.safetensors'",
         f"{ask} fotos",
         f"LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {ask} photos/Küche",
     )
     header, row = csv.reader(io.StringIO(first_lines.out))
     assert dict(zip(header, row))["path"] == "photos/Küche/img 00.jpg"
-    assert (first_lines.code, first_lines.err) == (0, "")  # nothing about a broken pipe
+    assert closed == few_closed == (0, "", "")  # nothing about a broken pipe
     assert swapped.code == 2
     assert "MODEL photos is a folder" in swapped.err
     assert missing.err == "ddsfl: fotos cannot be opened: no such file or directory.\n"

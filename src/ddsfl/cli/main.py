@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from typing import Annotated, Any, NamedTuple
 
@@ -72,7 +73,10 @@ class Program(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an error prints one sentence and exits with code 1, an interruption with 130."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                _flush()  # here an error becomes a sentence
         except BrokenPipeError:  # `head` has seen enough: Typer ends the program without a message
             raise
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: a missing extra
@@ -120,6 +124,15 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=ANY_TEXT)
     app()
+
+
+def _flush() -> None:
+    """Write what is left; what a full disk or a closed pipe refuses is not tried again as Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def _stop_progress() -> bool:
