@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
+from studies.strange_images import strange_image
 
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
@@ -242,7 +243,7 @@ def test_a_model_finds_wrong_labels_and_images_that_do_not_belong(ddsfl, labelle
     def novelty(model, images):
         return np.array([1.5 if str(path).endswith("lying/7.png") else 0.5 for path in images.sources])
 
-    monkeypatch.setattr(SceneClassifier, "novelty", novelty, raising=False)
+    monkeypatch.setattr(SceneClassifier, "novelty", novelty)
     kinds = found(ddsfl, labelled / "set", "--model", labelled / "m")
     assert kinds["doubtful"] == [("standing/wrong.png",)]
     assert kinds["novel"] == [("lying/7.png",)]
@@ -257,14 +258,19 @@ def test_a_model_without_novelty_still_doubts_labels(ddsfl, labelled, monkeypatc
     (tmp_path / "set" / "lone").mkdir()
     shutil.move(tmp_path / "set" / "leaning" / "0.png", tmp_path / "set" / "lone" / "0.png")
 
-    def novelty(model, images):
-        raise ValueError("m has no novelty")
-
-    monkeypatch.setattr(SceneClassifier, "novelty", novelty, raising=False)
+    old = SceneClassifier.load(labelled / "m", device="cpu")
+    old.novelty_ = None
+    monkeypatch.setattr("ddsfl.cli.check.load_model", lambda *_: old)
     code, out, err = ddsfl("check", tmp_path / "set", "--model", labelled / "m")
     assert code == 0
     assert "standing/wrong.png: rather 'lying'" in out
-    assert "m has no novelty" in err
+    assert "novelty is unknown" in err
+
+
+def test_noise_among_the_images_does_not_belong(ddsfl, labelled, tmp_path):
+    shutil.copytree(labelled / "set", tmp_path / "set")
+    Image.fromarray(strange_image("uniform noise", 0)).save(tmp_path / "set" / "lying" / "noise.png")
+    assert ("lying/noise.png",) in found(ddsfl, tmp_path / "set", "--model", labelled / "m")["novel"]
 
 
 def test_train_prints_one_line_per_kind_and_strict_refuses_errors_only(

@@ -130,4 +130,4 @@ def test_an_unused_gpu_is_named_once_and_a_wrong_device_before_the_work(
     worked.clear()
     code, _, err = ddsfl(*arguments, "--device", "cuda")
     assert (code, worked) == (1, [])
-    assert err.startswith("ddsfl: device='cuda' cannot be used: this torch")
+    assert err.startswith("ddsfl: --device cuda cannot be used: this torch")

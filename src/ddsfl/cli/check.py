@@ -118,9 +118,9 @@ def _opinion(classifier: SceneClassifier, subject: Subject, console: Console) ->
     vectors = classifier.transform(images, progress=console.progress)
     console.close()
     doubted = doubts(vectors, kept.labels, classifier.classifier_.C_)
-    try:
+    novelty = [0.0] * len(numbers)
+    if classifier.novelty_ is None:
+        console.say("novelty is unknown: this model was saved by an older ddsfl.")
+    else:
         novelty = classifier.novelty(images).tolist()
-    except ValueError as error:  # saved by a version without it
-        console.warn([error])
-        novelty = [0.0] * len(numbers)
     return {number: Opinion(*doubt, new) for number, doubt, new in zip(numbers, doubted, novelty)}

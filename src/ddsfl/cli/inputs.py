@@ -64,9 +64,17 @@ def parsed_value(text: str) -> Any:
 
 def check_device(device: str, console: Console) -> None:
     """Raise an error if ``device`` cannot be used, before any work; tell if a GPU stays unused."""
-    resolve_device(device)
+    _check_usable(device)
     if unused := unused_gpu(device):
         console.say(unused)
+
+
+def _check_usable(device: str) -> None:
+    try:
+        resolve_device(device)
+    except ValueError as error:
+        # The message of the library, about the option that the user gave.
+        raise ValueError(str(error).replace(f"device={device!r}", f"--device {device}")) from error
 
 
 def check_writable(out: Path) -> None:
@@ -124,6 +132,7 @@ def check_model(path: Path) -> None:
 
 def load_model(path: Path, device: str, network: list[str] | None) -> SceneClassifier:
     """Return a model; its networks must be available and be those it was trained with."""
+    _check_usable(device)
     check_model(path)
     classifier = SceneClassifier.load(path, device=device, sources=network_files(network))
     classifier.check_networks()  # before reading all images rather than after
