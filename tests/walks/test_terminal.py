@@ -149,20 +149,17 @@ def test_6_predict(trained):
     assert len(rows) == 46
     assert np.mean([row["label"] in row["path"] for row in rows]) > 0.6
 
-    first_lines, closed, few_closed, swapped, missing, ascii_only = trained.type_all(
+    first_lines, closed, swapped, ascii_only = trained.type_all(
         f"{ask} photos --csv | head -2; exit ${{PIPESTATUS[1]}}",
-        f"{ask} photos --json | true; exit ${{PIPESTATUS[1]}}",
         f"{ask} 'photos/beach/img 00.jpg' --csv | true; exit ${{PIPESTATUS[1]}}",
         "ddsfl predict photos 'my model.safetensors'",
-        f"{ask} fotos",
         f"LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {ask} photos/Küche",
     )
     header, row = csv.reader(io.StringIO(first_lines.out))
     assert dict(zip(header, row))["path"] == "photos/Küche/img 00.jpg"
-    assert closed == few_closed == (0, "", "")  # nothing about a broken pipe
+    assert closed == (0, "", "")  # nothing about a broken pipe
     assert swapped.code == 2
     assert "MODEL photos is a folder" in swapped.err
-    assert missing.err == "ddsfl: fotos cannot be opened: no such file or directory.\n"
     assert ascii_only.code == 0
     assert r"K\xfcche" in ascii_only.out
     assert "next" in ascii_only.out
