@@ -14,7 +14,7 @@ from tests.support.pipes import named_pipe
 
 @pytest.fixture
 def fresh():
-    """What can be read is found out anew within the test, and again after it."""
+    """What can be read is looked up again within the test, and again after it."""
     readable_suffixes.cache_clear()
     yield
     readable_suffixes.cache_clear()

@@ -11,24 +11,15 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_sco
 from ddsfl.compute.device import spawn_seeds
 from ddsfl.images.image_list import UnreadableImage
 from ddsfl.model.classifier import SceneClassifier
+from tests.support.models import same_model, tiny
 from tests.support.tiny import TINY, tiny_scenes, write_scenes
 
 IMAGES, LABELS = tiny_scenes()
 
 
-def tiny(**options):
-    return SceneClassifier(**{"changes": TINY, "device": "cpu", "random_state": 0, **options})
-
-
 @pytest.fixture(scope="module")
 def fitted():
     return tiny().fit(IMAGES, LABELS)
-
-
-def same_model(one, other):
-    np.testing.assert_array_equal(one.decision_function(IMAGES), other.decision_function(IMAGES))
-    for a, b in zip(one.stack_.learned_, other.stack_.learned_):
-        assert torch.equal(a.filters, b.filters)
 
 
 def test_labels_scores_probabilities_and_vectors_have_their_shapes(fitted):

@@ -4,30 +4,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.file import ModelFileError, read_model, write_model
 from ddsfl.model.presets import preset
+from tests.support.models import same_model, tiny
 from tests.support.tiny import TINY, tiny_scenes
 
 IMAGES, LABELS = tiny_scenes()
 
 
-def tiny(**options):
-    return SceneClassifier(**{"changes": TINY, "device": "cpu", "random_state": 0, **options})
-
-
 @pytest.fixture(scope="module")
 def fitted():
     return tiny().fit(IMAGES, LABELS)
-
-
-def same_model(one, other):
-    np.testing.assert_array_equal(one.decision_function(IMAGES), other.decision_function(IMAGES))
-    for a, b in zip(one.stack_.learned_, other.stack_.learned_):
-        assert torch.equal(a.filters, b.filters)
 
 
 def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):

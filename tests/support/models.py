@@ -1,5 +1,8 @@
 """Models with many kinds of blocks, small enough for tests."""
 
+import numpy as np
+import torch
+
 from ddsfl.model.classifier import SceneClassifier
 from tests.support.tiny import TINY, tiny_scenes
 
@@ -27,3 +30,15 @@ FUSED = {
 def model_of(changes, **options):
     """Return a classifier with these changes to preset `quick`, not yet fitted."""
     return SceneClassifier(**{"changes": changes, "device": "cpu", "random_state": 0, **options})
+
+
+def tiny(**options):
+    """Return a classifier of two small layers, not yet fitted."""
+    return SceneClassifier(**{"changes": TINY, "device": "cpu", "random_state": 0, **options})
+
+
+def same_model(one, other):
+    """Assert that two models have equal scores and filters."""
+    np.testing.assert_array_equal(one.decision_function(IMAGES), other.decision_function(IMAGES))
+    for a, b in zip(one.stack_.learned_, other.stack_.learned_):
+        assert torch.equal(a.filters, b.filters)

@@ -224,7 +224,7 @@ def test_two_codings_are_compared_on_the_same_descriptors():
     assert list(words[:-1].get_feature_names_out()[:2]) == ["spatialpyramid0", "spatialpyramid1"]
 
 
-def test_parameters_are_searched_and_copies_start_anew():
+def test_parameters_are_searched_and_copies_are_unfitted():
     pipeline = make_pipeline(
         SIFT, LLC(n_words=8, random_state=0), SpatialPyramid(((1, 1),)), LinearClassifier(C=1.0)
     )

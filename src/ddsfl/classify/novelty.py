@@ -1,4 +1,4 @@
-"""How unlike the training images an image is, measured by its statistics rather than by the classifier.
+"""How much an image differs from the training images, by its statistics and not by the classifier.
 
 A classifier has no answer "none of these": uniform noise gets a label, often with a high probability.
 Here the statistics of an image (`images/statistics.py`) are compared with those of each class of training
@@ -81,7 +81,7 @@ class _Density(NamedTuple):
 
 
 class Novelty:
-    """Scores how unlike the training images an image is; scores above 1 are flagged.
+    """Scores how much an image differs from the training images; scores above 1 are flagged.
 
     Statistics of windows and of the whole image are modelled by one Student distribution per class. The
     score is the surprise of an image relative to that of training images that were held out: 0 is the

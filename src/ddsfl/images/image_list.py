@@ -78,7 +78,7 @@ class ImageList(Sequence[Tensor]):
     Parameters
     ----------
     sources : paths, files, bytes, PIL images, arrays or tensors, in the forms that `list_of_images` accepts.
-        Files are read at once. The images of another ImageList are decoded anew.
+        Files are read at once. The images of another ImageList are decoded again.
     colour, max_side, min_side : as in `decode` ("gray", "lab" or "rgb" pixels).
     cache_bytes : maximum memory for decoded images; those that do not fit are decoded again.
 
