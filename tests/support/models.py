@@ -42,3 +42,12 @@ def same_model(one, other):
     np.testing.assert_array_equal(one.decision_function(IMAGES), other.decision_function(IMAGES))
     for a, b in zip(one.stack_.learned_, other.stack_.learned_):
         assert torch.equal(a.filters, b.filters)
+
+
+#: Only SIFT and few words, which takes hundredths of a second to fit.
+EDGES = {"layers": [], "sources": SOURCES, "blocks": [{**SIFT, "levels": [[1, 1]]}], "classifier.C": 1.0}
+
+
+def edges(**changes):
+    """Return a classifier of SIFT alone, not yet fitted."""
+    return model_of({**EDGES, **changes})
