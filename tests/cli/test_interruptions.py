@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -67,32 +66,44 @@ def test_a_full_disk_while_storing_a_stage_loses_no_earlier_one(ddsfl, scenes, t
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
+# The program sends itself the signal once the file of a stage is complete: nobody has to be in time.
+SIGNALLED = """
+import os, sys
+from ddsfl.compute import stages
+write = stages.write_whole
+stage, sent = sys.argv.pop(1), int(sys.argv.pop(1))
+def write_then_signal(path, payload):
+    write(path, payload)
+    if path.name.startswith(stage + "."):
+        os.kill(os.getpid(), sent)
+stages.write_whole = write_then_signal
+from ddsfl.cli.main import main
+main()
+"""
+
+
 def train_until(stage, scenes, out, sent):
-    """Train until the file of a stage appears, then send a signal; return exit code, errors and command."""
-    command = [sys.executable, "-m", "ddsfl", "train", str(scenes), "--out", str(out), *TINY_OPTIONS]
-    process = subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
+    """Train until the file of a stage is stored, then be signalled; return exit code, errors and command."""
+    arguments = ["train", str(scenes), "--out", str(out), *TINY_OPTIONS]
+    process = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, stage, str(int(sent)), *arguments],
+        capture_output=True,
         text=True,
+        check=False,
         env=ONE_THREAD,
         # Shells start background jobs with SIGINT ignored, which children inherit.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    stored = out.with_name(f"{out.name}.stages")
-    deadline = time.monotonic() + 120
-    while not any(stored.glob(f"{stage}.*")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    process.send_signal(sent)
-    _, err = process.communicate()
-    assert any(stored.glob(f"{stage}.*"))
-    return process.returncode, err, command
+    assert list(out.with_name(f"{out.name}.stages").glob(f"{stage}.*")), process.stderr
+    return process.returncode, process.stderr, [sys.executable, "-m", "ddsfl", *arguments]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["layer1.bank", "layer2.exemplars", "layer2.words"])
 def test_killed_at_a_stage_it_resumes_to_the_same_model(stage, scenes, model, tmp_path):
     out = tmp_path / "m.safetensors"
-    _, _, command = train_until(stage, scenes, out, signal.SIGKILL)
+    code, _, command = train_until(stage, scenes, out, signal.SIGKILL)
+    assert code == -signal.SIGKILL
     assert not out.exists()
     again = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
     assert again.returncode == 0, again.stderr
