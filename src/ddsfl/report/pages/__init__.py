@@ -1,0 +1,1 @@
+"""Self-contained HTML pages: one file each, without requests to any address."""
