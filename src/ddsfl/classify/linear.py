@@ -46,6 +46,15 @@ COST = real(above=0, most=1e12)
 WEIGHTS = Rule("a weight from 0 to 1e9 for each label", _are_weights)
 
 
+def scores_by_class(decisions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return decision values (n, C) with one column per class, even for two classes.
+
+    >>> scores_by_class(np.array([0.5]))
+    array([[-0.5,  0.5]])
+    """
+    return np.stack([-decisions, decisions], axis=1) if decisions.ndim == 1 else decisions
+
+
 def _calibrates(classifier: LinearClassifier) -> bool:
     return bool(classifier.calibrate)
 
@@ -171,6 +180,25 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         if self.single_label_ and len(self.classes_) == 2:
             decisions = decisions[:, 0]
         return decisions.to(X.device) if isinstance(X, Tensor) else as_numpy(decisions)
+
+    def rows_of(
+        self, numbers: Sequence[int], columns: slice = slice(None)
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return weights (R, P) and biases (R,) of some classes by number, in double precision.
+
+        ``columns`` are those of the weights. Of two classes only the weights of the second are learned; those
+        of the first are their opposite.
+
+        >>> machine = LinearClassifier(device="cpu").restore({"coef": np.eye(1), "intercept": np.ones(1)})
+        >>> machine.classes_ = np.array(["no", "yes"])
+        >>> machine.rows_of([0, 1])[1]
+        array([-1.,  1.])
+        """
+        at = np.asarray(numbers, dtype=int)
+        signs = np.ones(len(at))
+        if len(self.coef_) < len(self.classes_):
+            signs, at = np.where(at == 0, -1.0, 1.0), np.zeros_like(at)
+        return self.coef_[at, columns].astype(np.float64) * signs[:, None], self.intercept_[at] * signs
 
     def predict(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Return labels (N,), or for several labels per image an indicator (N, C) of decisions above 0."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ddsfl.coding.cells import Level
 from ddsfl.coding.pyramid import Pooling
+from ddsfl.coding.sharing import Sharing
 from ddsfl.compute.device import drawn_seed, resolve_device
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
@@ -62,6 +63,15 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """
 
     @abstractmethod
+    def sharer(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling
+    ) -> Callable[[LocalDescriptors], Sharing]:
+        """Return a function from the descriptors of one image to its vector and what each of them gave to it.
+
+        Its vectors are those of `pooler`.
+        """
+
+    @abstractmethod
     def state(self) -> dict[str, np.ndarray[Any, Any]]:
         """Return all learned arrays by name, for `restore`."""
 
@@ -94,6 +104,14 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     @abstractmethod
     def centres(self) -> np.ndarray[Any, Any]:
         """Return the words as descriptors (M, d), to look at them."""
+
+    @abstractmethod
+    def likeness(self, vectors: Tensor) -> Tensor:
+        """Return (T, M), how typical descriptors (T, d) are of each word, to choose patches that show it."""
+
+    def features(self, vectors: Tensor) -> Tensor:
+        """Return (T, w), what `Sharing.echoes` must know of descriptors (T, d); nothing by default."""
+        return vectors[:, :0]
 
     @abstractmethod
     def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -20,6 +20,7 @@ from ddsfl.coding.base import Coding, Described, as_described, check_width
 from ddsfl.coding.cells import Level
 from ddsfl.coding.codes import Codes, LocalCodes
 from ddsfl.coding.pyramid import Pooling, SpatialPyramid
+from ddsfl.coding.sharing import AverageSharing, Sharing, WinnerSharing
 from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.matrices import as_matrix
@@ -92,6 +93,13 @@ class Codebook(Coding):
         pyramid = SpatialPyramid(levels=levels, pooling=pooling)
         return partial(_pool_codes, self.coder(like), len(self.words_), pyramid)
 
+    def sharer(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling
+    ) -> Callable[[LocalDescriptors], Sharing]:
+        """Return a function that pools one image and knows which descriptors each value belongs to."""
+        pyramid = SpatialPyramid(levels=levels, pooling=pooling)
+        return partial(_share_codes, self.coder(like), len(self.words_), pyramid)
+
     @property
     def n_learned(self) -> int:
         """Number of words."""
@@ -105,6 +113,12 @@ class Codebook(Coding):
     def centres(self) -> np.ndarray[Any, Any]:
         """Return the words (M, d)."""
         return self.words_
+
+    def likeness(self, vectors: Tensor) -> Tensor:
+        """Return (T, M), minus the squared distances of descriptors from words."""
+        words = self._words(vectors)
+        lengths = vectors.square().sum(dim=1, keepdim=True)
+        return torch.addmm(-words.square().sum(dim=1), vectors, words.T, alpha=2) - lengths
 
     def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return values of cells (..., M) as (..., M, 1)."""
@@ -161,3 +175,10 @@ def _pool_codes(
     coder: Callable[[Tensor], Codes], n_words: int, pyramid: SpatialPyramid, descriptors: LocalDescriptors
 ) -> Tensor:
     return pyramid.pool(coder(descriptors.vectors), n_words, descriptors)
+
+
+def _share_codes(
+    coder: Callable[[Tensor], Codes], n_words: int, pyramid: SpatialPyramid, descriptors: LocalDescriptors
+) -> Sharing:
+    kind = WinnerSharing if pyramid.pooling == "max" else AverageSharing
+    return kind(coder(descriptors.vectors), n_words, pyramid, descriptors)

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from ddsfl.coding.base import Coding, Described, as_described, check_width
 from ddsfl.coding.cells import LEVELS, Level
+from ddsfl.coding.fisher_sharing import GradientSharing
 from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
 from ddsfl.coding.pyramid import Pooling, l2_normalise
+from ddsfl.coding.sharing import Sharing
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
-from ddsfl.compute.gmm import Mixture, fit_mixture
+from ddsfl.compute.gmm import Mixture, fit_mixture, posteriors_of, powers_of
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rules import FLAG, real, rules, whole
@@ -143,6 +145,12 @@ class FisherVector(Coding):
         LEVELS.check(levels, "levels")
         return partial(self._pool, self._space(like), levels)
 
+    def sharer(
+        self, like: Tensor, levels: Sequence[Level], pooling: Pooling = "max"
+    ) -> Callable[[LocalDescriptors], Sharing]:
+        """Return a function that pools one image and knows what each descriptor gave to it."""
+        return partial(self._share, self._space(like), levels)
+
     def transform(
         self, X: Described | Matrix | Tensor, *, levels: Sequence[Level] | None = None
     ) -> Matrix | Tensor:
@@ -215,6 +223,18 @@ class FisherVector(Coding):
         unpowered: np.ndarray[Any, Any] = np.copysign(np.abs(powered) ** (1 / self.descriptor_power), powered)
         return unpowered
 
+    def likeness(self, vectors: Tensor) -> Tensor:
+        """Return (T, K), the posteriors of the Gaussians."""
+        space = self._space(vectors)
+        return posteriors_of(space.scores.of(powers_of(self._projected(vectors, space))))
+
+    def features(self, vectors: Tensor) -> Tensor:
+        """Return (T, D), the projected descriptors."""
+        return self._projected(vectors, self._space(vectors))
+
+    def _projected(self, vectors: Tensor, space: FisherSpace) -> Tensor:
+        return torch.addmm(space.shift, self._powered(vectors), space.axes)
+
     def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return values of cells (..., 2 K D) as (..., K, 2 D)."""
         check_is_fitted(self, "means_")
@@ -257,7 +277,15 @@ class FisherVector(Coding):
 
     def _pool(self, space: FisherSpace, levels: Sequence[Level], rows: LocalDescriptors) -> Tensor:
         descriptors = check_width(rows, len(space.axes))
-        cells = pool_gradients(self._powered(descriptors.vectors), descriptors, levels, space)
+        return self._scaled(pool_gradients(self._powered(descriptors.vectors), descriptors, levels, space))
+
+    def _share(self, space: FisherSpace, levels: Sequence[Level], descriptors: LocalDescriptors) -> Sharing:
+        vectors = self._powered(descriptors.vectors)
+        gradients = pool_gradients(vectors, descriptors, levels, space)
+        return GradientSharing(self._scaled(gradients)[0], gradients[0], vectors, descriptors, levels, space)
+
+    def _scaled(self, cells: Tensor) -> Tensor:
+        """Return the vectors (B, cells * 2 K D) of gradients (B, cells, 2 K D): their powers and lengths."""
         if self.power != 1:
             cells = cells.abs().pow_(self.power).copysign_(cells)
         if self.l2_cells:

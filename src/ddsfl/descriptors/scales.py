@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ddsfl.compute.device import resolve_device
 from ddsfl.compute.rules import rules, whole
+from ddsfl.patches.fields import FieldGrid
 from ddsfl.patches.geometry import Batch, centres, grid_cells, grid_counts
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.source import LocalSource
@@ -47,6 +48,10 @@ class GridDescriptor(LocalSource):
     @property
     def _n_features_out(self) -> int:
         return self.n_values
+
+    def field_grid(self, output: int) -> FieldGrid:
+        """Return how the descriptors lie over images."""
+        return FieldGrid(self.field, self.step, self.n_scales)
 
     @abstractmethod
     def maps(self, batch: Batch) -> Tensor:

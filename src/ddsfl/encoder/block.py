@@ -73,6 +73,11 @@ class Block(Checked):
         if self.coding is not None and "levels" in self.coding:  # a parameter of codings outside blocks
             raise wrong(self.coding["levels"], "them as levels of the block", "coding", "levels")
 
+    @property
+    def n_cells(self) -> int:
+        """Number of cells of the pyramid; 1 for vectors that are used unchanged."""
+        return 1 if self.coding is None else sum(rows * columns for rows, columns in self.levels)
+
     def check_source(self, source: Source) -> None:
         """Raise ValueError if the source does not give what the block needs."""
         if not source.is_local and self.coding is not None:

@@ -50,6 +50,7 @@ class Encoder:
         device: torch.device,
     ) -> None:
         self.blocks, self.device = tuple(block for block, _ in coded), device
+        self.codings = tuple(coding for _, coding in coded)
         self.sources: dict[str, Any] = {block.source: sources[block.source] for block in self.blocks}
         like = torch.empty(0, device=device)
         self._readings = [
@@ -65,7 +66,7 @@ class Encoder:
         self, images: Sequence[Tensor] | ImageList, progress: Progress | None = None
     ) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         """Yield (image numbers, vectors (B, width) by block) over all images, in batches of similar shape."""
-        listed = self._encode_lists(images, progress)
+        listed = self.encode_lists(images, progress)
         if len(listed) == len(self.blocks):
             for part in slices(len(images), LISTED_AT_ONCE):
                 yield (
@@ -106,7 +107,7 @@ class Encoder:
                 collected[name][at] = rows
         return {block.name: as_numpy(collected[block.name]) for block in self.blocks}
 
-    def _encode_lists(
+    def encode_lists(
         self, images: Sequence[Tensor] | ImageList, progress: Progress | None
     ) -> dict[str, Tensor]:
         """Return the vectors of blocks that do not look at pixels, of all images."""

@@ -96,6 +96,28 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     return torch.from_numpy(np.ascontiguousarray(channels))
 
 
+def upright_shape(source: Source) -> tuple[int, int]:
+    """Return height and width of an image as it is given, upright, without decoding it.
+
+    >>> upright_shape(np.zeros((400, 600, 3), np.uint8))
+    (400, 600)
+    """
+    lasting: Any = as_lasting(source)
+    if isinstance(lasting, np.ndarray):
+        return int(lasting.shape[0]), int(lasting.shape[1])
+    if isinstance(lasting, Image.Image):
+        return _upright_shape(lasting)
+    if isinstance(lasting, bytes):
+        return _upright_shape(_opened(io.BytesIO(lasting)))
+    with open(lasting, "rb", opener=regular_only) as stream:
+        return _upright_shape(_opened(stream))
+
+
+def _upright_shape(image: Image.Image) -> tuple[int, int]:
+    turned = _orientation(image) > 4
+    return (image.width, image.height) if turned else (image.height, image.width)
+
+
 def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return L*a*b* (CIE 1976, D65) of uint8 sRGB (..., 3).
 
@@ -123,12 +145,9 @@ def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
     """Open an image file; a baseline JPEG will be decoded at a reduced size."""
-    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
-    stream.seek(0)
-    if not is_jpeg:
-        return open_image(stream)
-    # Not `Image.open`, which checks the full size before `draft` can reduce it.
-    image = JpegImageFile(stream)
+    image = _opened(stream)
+    if not isinstance(image, JpegImageFile):
+        return image
     # A progressive JPEG is held in memory at full size while it is decoded.
     if "progressive" in image.info and image.width * image.height > MAX_PIXELS:
         raise UnreadableImage(stream, _too_large(image.size))
@@ -137,6 +156,14 @@ def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
     wanted = (int(image.width / shrink), int(image.height / shrink))
     image.draft("L" if colour == "gray" else "RGB", (max(1, wanted[0]), max(1, wanted[1])))
     return image
+
+
+def _opened(stream: Any) -> Image.Image:
+    """Open an image file without decoding it."""
+    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
+    stream.seek(0)
+    # Not `Image.open` for JPEG, which checks the full size before `draft` can reduce it.
+    return JpegImageFile(stream) if is_jpeg else open_image(stream)
 
 
 def _shrink(image: Image.Image, colour: Colour, max_side: int, min_side: int) -> Image.Image:

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 from torch import Tensor
 
-from ddsfl.images.decode import Colour, decode
+from ddsfl.images.decode import Colour, decode, upright_shape
 from ddsfl.images.headers import Header, read_header
 from ddsfl.images.inputs import list_of_images
 from ddsfl.images.likeness import Copies, Glances
@@ -229,6 +229,10 @@ class ImageList(Sequence[Tensor]):
         """Return the header of the file of one image; None if it cannot be read or is not a file."""
         source = self._store.sources[self._indices[index]]
         return read_header(source) if isinstance(source, str | os.PathLike) else None
+
+    def given_shape(self, index: int) -> tuple[int, int]:
+        """Return height and width of one image as it was given, upright."""
+        return upright_shape(self._store.sources[self._indices[index]])
 
     def digest(self, index: int) -> bytes:
         """Return a digest of the decoded pixels of one image; equal images give equal digests."""

@@ -25,6 +25,7 @@ from ddsfl.learning.layer import Layer, LearnedLayer, check_layers, spanned_fiel
 from ddsfl.learning.steps import encoded_terms, learn_bank, select_exemplars, space_arrays
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.described import DescribedImages
+from ddsfl.patches.fields import FieldGrid
 from ddsfl.patches.geometry import Batch, centres
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors
@@ -246,15 +247,15 @@ class FilterStack(LocalSource):
         self._check_learned()
         wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
         device = resolve_device(self.device)
-        learned = self._learned_on(device)
         batch = Batch.of(images, device)
         self._check_channels(batch.pixels.shape[1])
         shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
-        rooms = {index: self._room(index, batch) for index in wanted}
+        # The descriptors of all scales are written into one room, so they need not be concatenated.
+        sizes = {index: (batch.count_fields(*self.field_grid(index)), self._width(index)) for index in wanted}
+        rooms = {index: batch.pixels.new_empty(size) for index, size in sizes.items()}
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
-            scaled = batch.scaled(scale)
-            forward = ForwardPass(self.layers, learned, scaled)
+            forward = ForwardPass(self.layers, self._learned_on(device), batch.scaled(scale))
             for index in wanted:
                 if scale < self.layers[index].n_scales:
                     room = rooms[index][sum(map(len, parts[index])) :]
@@ -277,11 +278,10 @@ class FilterStack(LocalSource):
                 'fit and transform an ImageList(images, colour="lab"); other images become gray.'
             )
 
-    def _room(self, index: int, batch: Batch) -> Tensor:
-        """Return memory for the descriptors of a layer at all scales, so they need not be concatenated."""
-        layer, field = self.layers[index], spanned_field(self.layers, index)
-        count = batch.count_fields(field, layer.step, layer.n_scales)
-        return batch.pixels.new_empty(count, self._width(index))
+    def field_grid(self, output: int) -> FieldGrid:
+        """Return how the descriptors of a layer lie over images."""
+        layer = self.layers[output]
+        return FieldGrid(spanned_field(self.layers, output), layer.step, layer.n_scales)
 
     def _width(self, index: int) -> int:
         """Return the number of values of the descriptors of a layer."""

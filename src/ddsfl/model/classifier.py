@@ -16,16 +16,17 @@ from ddsfl.classify.fusion import join_blocks
 from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.compute.device import as_numpy, drawn_seed, resolve_device
 from ddsfl.encoder.encoder import Encoder
+from ddsfl.explain.average import AverageEvidence
+from ddsfl.explain.evidence import Evidence
+from ddsfl.explain.explainer import Explainer
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
-from ddsfl.model.file import ModelFileError, read_model, write_model
+from ddsfl.model.file import write_model
 from ddsfl.model.fit import Fit, Report
-from ddsfl.model.networks import NetworkFiles, moved_sources
-from ddsfl.model.presets import reproduces
 from ddsfl.model.settings import Settings
-from ddsfl.model.storage import Learned, learned_tensors, model_header, restore_learned, upgraded
+from ddsfl.model.storage import Learned, learned_tensors, model_header, restored_model
 from ddsfl.patches.batches import Progress
 
 #: Images in any form of `list_of_images`, or an ImageList that fits the settings.
@@ -61,6 +62,7 @@ class SceneClassifier(ImageEstimator):
     weights_ : the weight of each block.
     classifier_ : the fitted LinearClassifier.
     novelty_ : what tells images that are unlike the training images.
+    average_ : what the average training image says for each class.
     settings_ : the settings in use.
     seed_ : the seed in use; drawn if random_state is None.
     device_ : the device of the fit.
@@ -141,11 +143,14 @@ class SceneClassifier(ImageEstimator):
         )
         fit.learn_sources()
         fit.learn_codings()
-        weights, classifier = fit.classify(fit.encode())
+        vectors = fit.encode()
+        weights, classifier = fit.classify(vectors)
+        average = AverageEvidence.of(vectors, list(zip(settings.blocks, fit.codings)), weights, classifier)
         novelty = fit.learn_novelty()
         # All at the end: an interrupted fit leaves the model as it was.
         self.weights_, self.classifier_ = weights, classifier
         self.novelty_: Novelty | None = novelty
+        self.average_: AverageEvidence | None = average
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
@@ -182,16 +187,6 @@ class SceneClassifier(ImageEstimator):
         """Return the label of each image; with several labels per image, the indicator matrix."""
         return self.labels_from(self.decision_function(X, progress=progress))
 
-    def scores_by_class(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return scores (n, C) with one column per class, even for two classes."""
-        return np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
-
-    def labels_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the labels for the scores of ``decision_function``."""
-        if self.multilabel_:
-            return scores > 0
-        return self.classes_[self.scores_by_class(scores).argmax(axis=1)]
-
     @available_if(is_calibrated)
     def predict_proba(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the calibrated probability of each class (n_images, C)."""
@@ -209,15 +204,34 @@ class SceneClassifier(ImageEstimator):
         images = self.settings_.image_list(X)
         return self.novelty_.score(statistics_of(images, resolve_device(self.device), progress))
 
-    @available_if(is_calibrated)
-    def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
-        return self.classifier_.probabilities_from(scores)
+    def explain(
+        self,
+        X: Images,
+        classes: Sequence[Any] | None = None,
+        against: Any = "runner-up",
+        *,
+        progress: Progress | None = None,
+    ) -> Iterator[Evidence]:
+        """Yield the evidence of each image: its scores as sums over its places, without approximation.
+
+        Parameters
+        ----------
+        X : the images.
+        classes : which classes to explain; the predicted ones and the runner-up by default.
+        against : the class to compare the first of them with: "runner-up", a class, or None.
+        progress : called with (images done, images in all).
+        """
+        check_is_fitted(self, "classifier_")
+        self.check_networks()
+        pairs = list(zip(self.settings_.blocks, self.codings_))
+        encoder = Encoder(self.sources_, pairs, resolve_device(self.device))
+        explainer = Explainer(encoder, self.classifier_, self.weights_, self.classes_, self.average_)
+        return explainer.explain(self.settings_.image_list(X), classes, against, progress)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
         check_is_fitted(self, "classifier_")
-        learned = Learned(self.sources_, self.codings_, self.classifier_, self.novelty_)
+        learned = Learned(self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_)
         write_model(path, learned_tensors(self.settings_, learned), model_header(self))
 
     @classmethod
@@ -233,32 +247,7 @@ class SceneClassifier(ImageEstimator):
         ``sources`` gives the new paths of network or table files, by the name of their source. Without it,
         they are read from their paths at training, and only when images are encoded.
         """
-        tensors, header = read_model(path)
-        try:
-            tensors, header = upgraded(tensors, header)
-            origin = {"preset": header["preset"], "changes": header["changes"]}
-            settings = Settings.from_json({**header["settings"], **origin})
-            named = reproduces(header["preset"], header["changes"], settings)
-            settings = moved_sources(settings, sources or {})
-            learned = restore_learned(settings, tensors, device)
-            model = cls(
-                header["preset"] if named else settings,
-                changes=header["changes"] or None if named else None,
-                device=device,
-                random_state=header["random_state"],
-            )
-            model.settings_, model.seed_ = settings, header["seed"]
-            model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
-            model.training_, model.seconds_ = header["training"], header["seconds"]
-            model.device_, model.weights_ = header["device"], tuple(header["weights"])
-            # New images have their vectors in a new table, so only networks must be the same.
-            unchecked = {name for name, source in learned.sources.items() if source.must_match}
-            model.networks_ = NetworkFiles(header["networks"], unchecked)
-            model.sources_, model.codings_, model.classifier_, model.novelty_ = learned
-        except KeyError as error:
-            raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
-        except (TypeError, IndexError) as error:
-            raise ModelFileError(f"{path} is not a valid SceneClassifier: {error}.") from error
+        model: SceneClassifier = restored_model(cls, path, device, sources or {})
         if sources:
             model.check_networks()
         return model

@@ -10,9 +10,11 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from ddsfl.classify.linear import LinearClassifier, scores_by_class
 from ddsfl.classify.metrics import mean_average_precision
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -30,6 +32,13 @@ def read_labelled(settings: Settings, X: Any, y: Any) -> tuple[ImageList, Labels
     if len(labels) != len(images):
         raise ValueError(f"y has {len(labels)} labels; expected one for each of the {len(images)} images.")
     return images, labels
+
+
+def is_calibrated(model: Any) -> bool:
+    """Return True; raise AttributeError if the model has no probabilities."""
+    if not model.settings_in_use().classifier.get("calibrate", False):
+        raise AttributeError("there are no probabilities; expected a fit with classifier.calibrate=True.")
+    return True
 
 
 class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
@@ -51,6 +60,7 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     sources_: dict[str, Any]
     classes_: np.ndarray[Any, Any]
     multilabel_: bool
+    classifier_: LinearClassifier
 
     # Progress is for people who wait, not for searches to pass on.
     __metadata_request__decision_function: ClassVar = {"progress": UNUSED}
@@ -73,6 +83,21 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     @abstractmethod
     def block_vectors(self, X: Any, names: Collection[str] | None = None) -> dict[str, Tensor]:
         """Return the vectors (n_images, width) of some blocks, by name."""
+
+    def scores_by_class(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return scores (n, C) with one column per class, even for two classes."""
+        return scores_by_class(scores)
+
+    def labels_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the labels for the scores of ``decision_function``."""
+        if self.multilabel_:
+            return scores > 0
+        return self.classes_[scores_by_class(scores).argmax(axis=1)]
+
+    @available_if(is_calibrated)
+    def probabilities_from(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return the probabilities (n_images, C) for the scores of ``decision_function``."""
+        return self.classifier_.probabilities_from(scores)
 
     def settings_in_use(self) -> Settings:
         """Return the settings of the fit; before the fit, those of preset and changes."""
@@ -158,10 +183,3 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def is_calibrated(model: ImageEstimator) -> bool:
-    """Return True; raise AttributeError if the model has no probabilities."""
-    if not model.settings_in_use().classifier.get("calibrate", False):
-        raise AttributeError("there are no probabilities; expected a fit with classifier.calibrate=True.")
-    return True

@@ -1,19 +1,24 @@
-"""What a classifier learned as tensors by name, and back; older file formats are converted."""
+"""A classifier as tensors by name and a header, and back; older file formats are converted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty
 from ddsfl.coding.base import Coding
 from ddsfl.compute.stages import Arrays
+from ddsfl.explain.average import AverageEvidence
 from ddsfl.learning.steps import encoded_terms
-from ddsfl.model.file import ModelFileError
+from ddsfl.model.file import ModelFileError, read_model
+from ddsfl.model.networks import NetworkFiles, moved_sources
+from ddsfl.model.presets import reproduces
 from ddsfl.model.settings import Settings, plain
 from ddsfl.patches.source import Source
 
@@ -27,7 +32,8 @@ class Learned(NamedTuple):
     """The coding of each block."""
     classifier: LinearClassifier
     novelty: Novelty | None
-    """None in models saved before it existed."""
+    average: AverageEvidence | None
+    """Both are None in models saved before they existed."""
 
 
 def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
@@ -45,6 +51,8 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
             tensors |= {f"block.{block.name}.{part}": array for part, array in coding.state().items()}
     if learned.novelty is not None:
         tensors |= {f"novelty.{name}": array for name, array in learned.novelty.state().items()}
+    if learned.average is not None:
+        tensors |= {f"average.{name}": array for name, array in learned.average.state().items()}
     return tensors | {f"classifier.{name}": array for name, array in learned.classifier.state().items()}
 
 
@@ -67,6 +75,42 @@ def model_header(model: Any) -> dict[str, Any]:
     }
 
 
+def restored_model(
+    kind: Callable[..., Any],
+    path: str | os.PathLike[str],
+    device: str | torch.device,
+    sources: Mapping[str, str | os.PathLike[str]],
+) -> Any:
+    """Return the `SceneClassifier` (``kind``) of a file; ``sources`` are new paths of networks and tables."""
+    tensors, header = read_model(path)
+    try:
+        tensors, header = upgraded(tensors, header)
+        origin = {"preset": header["preset"], "changes": header["changes"]}
+        settings = Settings.from_json({**header["settings"], **origin})
+        named = reproduces(header["preset"], header["changes"], settings)
+        settings = moved_sources(settings, sources)
+        learned = restore_learned(settings, tensors, device)
+        model = kind(
+            header["preset"] if named else settings,
+            changes=header["changes"] or None if named else None,
+            device=device,
+            random_state=header["random_state"],
+        )
+        model.settings_, model.seed_ = settings, header["seed"]
+        model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
+        model.training_, model.seconds_ = header["training"], header["seconds"]
+        model.device_, model.weights_ = header["device"], tuple(header["weights"])
+        # New images have their vectors in a new table, so only networks must be the same.
+        unchecked = {name for name, source in learned.sources.items() if source.must_match}
+        model.networks_ = NetworkFiles(header["networks"], unchecked)
+        model.sources_, model.codings_, model.classifier_, model.novelty_, model.average_ = learned
+    except KeyError as error:
+        raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
+    except (TypeError, IndexError) as error:
+        raise ModelFileError(f"{path} is not a valid SceneClassifier: {error}.") from error
+    return model
+
+
 def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.device) -> Learned:
     """Return the parts that ``tensors`` came from, on any device; a missing part raises KeyError."""
     sources: dict[str, Source] = settings.make_sources(device)
@@ -82,7 +126,11 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
     if any(name.startswith("novelty.") for name in tensors):
         novelty = Novelty()
         _restore(novelty, tensors, "novelty.")
-    return Learned(sources, codings, classifier, novelty)
+    tables = {name: array for name, array in tensors.items() if name.startswith("average.")}
+    average = None
+    if tables:
+        average = AverageEvidence.restore({name.partition(".")[2]: table for name, table in tables.items()})
+    return Learned(sources, codings, classifier, novelty, average)
 
 
 def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[str, Any]]:

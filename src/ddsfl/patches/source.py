@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -21,6 +21,7 @@ from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.patches.batches import Progress, image_batches
 from ddsfl.patches.described import DescribedImages, gives_tensors, in_order
+from ddsfl.patches.fields import FieldGrid, Fields
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors, Matrix
 
@@ -112,6 +113,13 @@ class LocalSource(PixelSource):
         ``outputs`` restricts the result to some sets, in ascending order; None returns all.
         """
 
+    @abstractmethod
+    def field_grid(self, output: int) -> FieldGrid:
+        """Return how the descriptors of an output lie over images.
+
+        Descriptors of upper layers may depend on some pixels around their fields.
+        """
+
     def transform(self, images: Images) -> DescribedImages[LocalDescriptors]:
         """Return the descriptors of each image, computed batch by batch when they are used.
 
@@ -144,18 +152,28 @@ class LocalSource(PixelSource):
         wanted = sorted(set(outputs))
         return dict(zip(wanted, self.describe(images, wanted)))
 
-    def encode(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> list[Tensor]:
-        """Return the pooled descriptors (B, width) of a batch of images for each reading."""
+    def read(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> Iterator[LocalDescriptors]:
+        """Yield the descriptors of a batch of images for each reading, all from one pass over the pixels."""
         facing = {reading.output for reading in readings if reading.mirrored}
         described = self.describe_outputs(images, {reading.output for reading in readings})
         flipped = self.describe_outputs([image.flip(2) for image in images], facing) if facing else {}
+        for reading in readings:
+            descriptors = described[reading.output]
+            if reading.mirrored:
+                descriptors = LocalDescriptors.joined([descriptors, flipped[reading.output].mirrored()])
+            yield descriptors
+
+    def fields(self, shape: tuple[int, int], reading: Reading) -> Fields:
+        """Return where the descriptors lie that `read` yields for an image of height and width ``shape``."""
+        fields = self.field_grid(reading.output).fields(shape)
+        return fields.with_mirrored() if reading.mirrored else fields
+
+    def encode(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> list[Tensor]:
+        """Return the pooled descriptors (B, width) of a batch of images for each reading."""
         vectors = []
-        for output, mirrored, pool in readings:
-            assert pool is not None  # local descriptors have a coding
-            descriptors = described[output]
-            if mirrored:
-                descriptors = LocalDescriptors.joined([descriptors, flipped[output].mirrored()])
-            vectors.append(pool(descriptors))
+        for reading, descriptors in zip(readings, self.read(images, readings)):
+            assert reading.pool is not None  # local descriptors have a coding
+            vectors.append(reading.pool(descriptors))
         return vectors
 
 

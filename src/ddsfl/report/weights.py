@@ -41,7 +41,7 @@ def block_parts(model: SceneClassifier) -> list[Array] | None:
     """
     blocks, weights = model.settings_.blocks, model.classifier_.coef_
     widths = [
-        None if coding is None else coding.n_values * sum(rows * columns for rows, columns in block.levels)
+        None if coding is None else coding.n_values * block.n_cells
         for block, coding in zip(blocks, model.codings_)
     ]
     if widths.count(None) > 1:

@@ -1,0 +1,1 @@
+"""Why an image got its score: exact evidence, place by place."""

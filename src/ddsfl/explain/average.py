@@ -1,0 +1,91 @@
+"""What the average training image says for each class.
+
+Most of what an image says, any image would have said, and the bias makes up for it: next to the average
+image, the evidence of an image is easier to read.
+
+Shapes: C classes, N training images; G cells of a block's pyramid (1 for a block without places), M words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.classify.linear import LinearClassifier
+from ddsfl.coding.base import Coding
+from ddsfl.encoder.block import Block
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class AverageEvidence:
+    """What the average training image says for classes.
+
+    Attributes
+    ----------
+    cells : (C, G) by cell, for each block.
+    words : (C, M) by word, for each block that has words.
+    """
+
+    cells: dict[str, Array]
+    words: dict[str, Array]
+
+    @classmethod
+    def of(
+        cls,
+        vectors: Sequence[Tensor],
+        coded: Sequence[tuple[Block, Coding | None]],
+        weights: Sequence[float],
+        classifier: LinearClassifier,
+    ) -> AverageEvidence:
+        """Return that of the training images.
+
+        Parameters
+        ----------
+        vectors : their vectors (N, width), one matrix per block.
+        coded : the blocks, each with its coding.
+        weights : the weights of the blocks.
+        classifier : fitted on the joined vectors.
+        """
+        average, first = cls({}, {}), 0
+        for (block, coding), weight, rows in zip(coded, weights, vectors):
+            mean = (rows.mean(dim=0, dtype=torch.float64) * weight).cpu().numpy()
+            columns = slice(first, first + len(mean))
+            tables = []
+            for number in range(
+                len(classifier.classes_)
+            ):  # not all at once: in double precision they are large
+                coef, _ = classifier.rows_of([number], columns)
+                tables.append(_summed((coef[0] * mean).reshape(block.n_cells, -1), coding))
+            average.cells[block.name] = np.stack([cells for cells, _ in tables])
+            if coding is not None:
+                average.words[block.name] = np.stack([words for _, words in tables])
+            first += len(mean)
+        return average
+
+    def state(self) -> dict[str, Array]:
+        """Return all tables by name, for `restore`."""
+        named = {"cells": self.cells, "words": self.words}
+        return {f"{kind}.{block}": table for kind, tables in named.items() for block, table in tables.items()}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Array]) -> AverageEvidence:
+        """Return what `state` came from."""
+        kinds: dict[str, dict[str, Array]] = {"cells": {}, "words": {}}
+        for name, table in state.items():
+            kind, _, block = name.partition(".")
+            kinds[kind][block] = table
+        return cls(**kinds)
+
+
+def _summed(told: Array, coding: Coding | None) -> tuple[Array, Array]:
+    """Return the sums (G,) over cells and (M,) over words of what the values of cells (G, n_values) say."""
+    if coding is None:
+        return told.sum(axis=1), np.zeros(0)
+    return told.sum(axis=1), coding.by_word(told).sum(axis=(0, 2))

@@ -1,0 +1,256 @@
+"""The evidence of one image: its scores as sums over places.
+
+Shapes: C classes, of which R are explained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ddsfl.explain.block_evidence import Array, BlockEvidence
+from ddsfl.explain.labels import class_number
+from ddsfl.explain.places import Place, Word, apart
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The scores of one image, taken apart without approximation.
+
+    For every explained class, ``start(c) + map(c).sum() + unplaced(c)`` is the score, up to `error`. By
+    default contributions are relative to the average training image: `start` is then that image's score, and
+    a map shows what this image says beyond it. Raw maps (``relative=False``) start from the bias.
+
+    A map is no counterfactual: without a place, the lengths that vectors are divided by would change too.
+    What is absent from an image leaves no trace on its map.
+
+    Attributes
+    ----------
+    labels : (C,) all classes.
+    classes : the explained classes, the most important first.
+    against : the class that the first one is compared with; None if nothing is compared.
+    scores, bias : of all classes, by class.
+    shape : height and width of the image as given, upright.
+    error : the largest difference between a score and the sum of its parts.
+
+    Examples
+    --------
+    >>> from ddsfl import SceneClassifier, make_scenes
+    >>> images, labels = make_scenes(n_per_class=4, random_state=0)
+    >>> small = {"layers.bank.n_filters": 16, "blocks.coding.n_words": 32, "layers.bank.max_iter": 5}
+    >>> model = SceneClassifier(changes=small, random_state=0).fit(images, labels)
+    >>> [evidence] = model.explain(images[:1])
+    >>> best, runner_up = evidence.classes
+    >>> heat = evidence.map(best)
+    >>> heat.shape == evidence.shape
+    True
+    >>> total = evidence.start(best) + heat.sum() + evidence.unplaced(best)
+    >>> bool(abs(total - evidence.scores[best]) < 1e-5)
+    True
+    """
+
+    labels: Array
+    single_label: bool
+    numbers: tuple[int, ...]
+    against_number: int | None
+    scores_by_class: Array
+    bias_by_class: Array
+    parts: tuple[BlockEvidence, ...]
+    shape: tuple[int, int]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {self.scores[name]:.3g}" for name in self.classes)
+        return f"<Evidence for {shown}; {self.shape[0]} x {self.shape[1]} pixels>"
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """The explained classes, the most important first."""
+        return tuple(self.labels[list(self.numbers)].tolist())
+
+    @property
+    def against(self) -> Any:
+        """The class that the first one is compared with, or None."""
+        return None if self.against_number is None else self.labels[[self.against_number]].tolist()[0]
+
+    @property
+    def predicted(self) -> tuple[Any, ...]:
+        """What the classifier says: one class, or for several labels per image all with a score above 0."""
+        if self.single_label:
+            return (self.labels.tolist()[int(self.scores_by_class.argmax())],)
+        return tuple(self.labels[self.scores_by_class > 0].tolist())
+
+    @property
+    def scores(self) -> dict[Any, float]:
+        """The scores of all classes, as ``decision_function`` gives them."""
+        return dict(zip(self.labels.tolist(), self.scores_by_class.tolist()))
+
+    @property
+    def bias(self) -> dict[Any, float]:
+        """The biases of all classes."""
+        return dict(zip(self.labels.tolist(), self.bias_by_class.tolist()))
+
+    @property
+    def has_average(self) -> bool:
+        """Whether maps relative to the average training image are available."""
+        return all(part.average is not None for part in self.parts)
+
+    @property
+    def error(self) -> float:
+        """The largest difference between the score of an explained class and the sum of its parts."""
+        numbers = list(self.numbers)
+        sums = self.bias_by_class[numbers] + sum(part.totals for part in self.parts)
+        return float(np.abs(sums - self.scores_by_class[numbers]).max())
+
+    def map(
+        self,
+        name: Any,
+        block: str | None = None,
+        relative: bool = True,
+        *,
+        shape: tuple[int, int] | None = None,
+    ) -> Array:
+        """Return the map (height, width) of a class: what each pixel of the image says for it.
+
+        Parameters
+        ----------
+        name : an explained class.
+        block : of this block alone; None adds all blocks.
+        relative : relative to the average training image.
+        shape : height and width of the map; those of the image as given by default. The sum stays the same.
+        """
+        return self._heat(self._mix(name), block, relative, shape)
+
+    def difference(
+        self,
+        a: Any = None,
+        b: Any = None,
+        block: str | None = None,
+        relative: bool = True,
+        *,
+        shape: tuple[int, int] | None = None,
+    ) -> Array:
+        """Return the map of class ``a`` less that of ``b``; by default of the first class and `against`."""
+        return self._heat(self._mix(*self._pair(a, b)), block, relative, shape)
+
+    def start(self, name: Any, against: Any = None, relative: bool = True) -> float:
+        """Return what a score starts from: the bias, or the score of the average training image.
+
+        With ``against``, of the difference of two classes; so for all methods below.
+        """
+        mix = self._mix(name, against)
+        start = float(self.bias_by_class[list(self.numbers)] @ mix)
+        if relative:
+            self._check_average()
+            start += sum(part.total(mix, False) - part.total(mix, True) for part in self.parts)
+        return start
+
+    def blocks(self, name: Any, against: Any = None, relative: bool = True) -> dict[str, float]:
+        """Return what each block adds; with `start`, the sum is the score."""
+        mix = self._mix(name, against)
+        if relative:
+            self._check_average()
+        return {part.block.name: part.total(mix, relative) for part in self.parts}
+
+    @property
+    def unplaced_blocks(self) -> tuple[str, ...]:
+        """The blocks without places, such as networks and GIST."""
+        return tuple(part.block.name for part in self.parts if part.fields is None)
+
+    def unplaced(self, name: Any, against: Any = None, relative: bool = True) -> float:
+        """Return what the blocks without places add together."""
+        blocks = self.blocks(name, against, relative)
+        return sum(blocks[block] for block in self.unplaced_blocks)
+
+    def top(
+        self,
+        n: int = 8,
+        name: Any = None,
+        against: Any = None,
+        *,
+        speaking: Literal["for", "against"] = "for",
+    ) -> list[Place]:
+        """Return the places that speak loudest for (or against) a class, no two on nearly the same place.
+
+        Without ``name`` for the first class rather than `against`.
+        """
+        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
+        return self._loudest(n, mix, 1 if speaking == "for" else -1)
+
+    def words(self, n: int = 8, name: Any = None, against: Any = None, n_places: int = 4) -> list[Word]:
+        """Return the words (or Gaussians) that contribute most, for or against, and where they do.
+
+        Values are relative to the average training image if that is known.
+        """
+        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
+        found = []
+        for part in self.parts:
+            if part.by_word is not None:
+                values = part.by_word @ mix
+                if part.average is not None and part.average.words is not None:
+                    values = values - part.average.words @ mix
+                order = np.argsort(-np.abs(values), kind="stable")[:n]
+                found += [(float(values[word]), part.block.name, int(word)) for word in order]
+        found.sort(key=lambda item: -abs(item[0]))
+        return [
+            Word(
+                block, word, value, tuple(self._loudest(n_places, mix, 1 if value > 0 else -1, (block, word)))
+            )
+            for value, block, word in found[:n]
+            if value
+        ]
+
+    def _loudest(self, n: int, mix: Array, sign: int, only: tuple[str, int] | None = None) -> list[Place]:
+        """Return the loudest places, of one word of one block or of all."""
+        # Many voices lie on the same place, so more are looked at than are listed.
+        found = [
+            place
+            for part in self.parts
+            if only is None or part.block.name == only[0]
+            for place in part.places(40 * n, mix, sign, self.shape, None if only is None else only[1])
+        ]
+        return apart(sorted(found, key=lambda place: -abs(place.value)), n)
+
+    def _heat(self, mix: Array, block: str | None, relative: bool, shape: tuple[int, int] | None) -> Array:
+        if relative:
+            self._check_average()
+        names = [part.block.name for part in self.parts]
+        if block is not None and block not in names:
+            raise ValueError(f"block={block!r} is unknown; expected one of {', '.join(names)}.")
+        shape = self.shape if shape is None else shape
+        chosen = [part for part in self.parts if block in (None, part.block.name)]
+        return np.sum([part.heat(mix, relative, shape) for part in chosen], axis=0)
+
+    def _pair(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Return two classes, by default the first and the one it is compared with."""
+        a = self.classes[0] if a is None else a
+        if b is None and (self.against is None or self.against == a):
+            others = [name for name in self.classes if name != a]
+            return a, others[0] if others and self.against is not None else None
+        return a, self.against if b is None else b
+
+    def _mix(self, name: Any, against: Any = None) -> Array:
+        """Return (R,), the parts of the explained classes in the score of a class, or in a difference."""
+        mix = np.zeros(len(self.numbers))
+        mix[self._column(name)] = 1
+        if against is not None:
+            mix[self._column(against)] -= 1
+        return mix
+
+    def _column(self, name: Any) -> int:
+        number = class_number(self.labels, name, "the call")
+        if number not in self.numbers:
+            explained = ", ".join(map(str, self.classes))
+            raise ValueError(
+                f"class {str(name)!r} was not explained; expected one of {explained}. Other classes are "
+                "explained by explain(images, classes=[...])."
+            )
+        return self.numbers.index(number)
+
+    def _check_average(self) -> None:
+        if not self.has_average:
+            raise ValueError(
+                "relative=True needs the average training image, which this model lacks: an older ddsfl saved it. "
+                "Expected relative=False, or a model trained again."
+            )
