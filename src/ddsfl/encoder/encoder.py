@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,14 +53,18 @@ class Encoder:
         self.blocks, self.device = tuple(block for block, _ in coded), device
         self.codings = tuple(coding for _, coding in coded)
         self.sources: dict[str, Any] = {block.source: sources[block.source] for block in self.blocks}
-        like = torch.empty(0, device=device)
-        self._readings = [
+
+    @cached_property
+    def _readings(self) -> list[Reading]:
+        """What each block asks of its source; poolers take a while to make."""
+        like = torch.empty(0, device=self.device)
+        return [
             Reading(
                 block.output,
                 block.mirrored,
                 None if coding is None else coding.pooler(like, block.levels, block.pooling),
             )
-            for block, coding in coded
+            for block, coding in zip(self.blocks, self.codings)
         ]
 
     def encode(
