@@ -35,6 +35,8 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     #: Name of the parameter with the number of words, and the term for words in messages.
     size_name: ClassVar[str] = "n_words"
     noun: ClassVar[str] = "words"
+    #: Training patches that are kept to show what a word stands for.
+    patches_per_word: ClassVar[int] = 4
     #: Number of sampled descriptors per word.
     samples_per_word: ClassVar[int] = 100
 
@@ -107,7 +109,10 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     @abstractmethod
     def likeness(self, vectors: Tensor) -> Tensor:
-        """Return (T, M), how typical descriptors (T, d) are of each word, to choose patches that show it."""
+        """Return (T, M), how typical descriptors (T, d) are of each word, to choose patches that show it.
+
+        Equally typical ones have equal values.
+        """
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return (T, w), what `Sharing.echoes` must know of descriptors (T, d); nothing by default."""

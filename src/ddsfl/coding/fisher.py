@@ -93,6 +93,7 @@ class FisherVector(Coding):
 
     size_name, noun = "n_gaussians", "Gaussians"
     samples_per_word = 1000  # variances need more samples than centres
+    patches_per_word = 16  # `echoes` chooses among them
 
     def __init__(
         self,
@@ -224,9 +225,12 @@ class FisherVector(Coding):
         return unpowered
 
     def likeness(self, vectors: Tensor) -> Tensor:
-        """Return (T, K), the posteriors of the Gaussians."""
+        """Return (T, K), the posteriors of the Gaussians; all above one half are equally typical.
+
+        Descriptors near the mean of a Gaussian say nothing through it; those that say most may lie far away.
+        """
         space = self._space(vectors)
-        return posteriors_of(space.scores.of(powers_of(self._projected(vectors, space))))
+        return posteriors_of(space.scores.of(powers_of(self._projected(vectors, space)))).clamp_(max=0.5)
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return (T, D), the projected descriptors."""

@@ -105,16 +105,17 @@ class GradientSharing(Sharing):
             by_gaussian += cell.said.T
         return Shares(by_descriptor, by_gaussian, Voices(heard, word, values))
 
-    def echoes(self, told: Tensor, word: int, features: Tensor) -> Tensor:
-        """Return (N, R), what projected descriptors (N, D) would contribute through a Gaussian.
+    def echoes(self, told: Tensor, words: Tensor, features: Tensor) -> Tensor:
+        """Return (N, R), what projected descriptors (N, D) would contribute, each through one Gaussian (N,).
 
         They count as lying in all cells at once: where they lay in other images says nothing here.
         """
         powers = powers_of(features.to(self._powers))
-        posteriors = posteriors_of(self._space.scores.of(powers))[:, word, None]
-        loudness = told.new_zeros(len(features), len(told), dtype=torch.float64)
+        posteriors = posteriors_of(self._space.scores.of(powers)).gather(1, words[:, None])
+        loudness = powers.new_zeros(len(features), len(told))
         for cell in self._cells_of(told):
-            loudness += (powers @ cell.factors[:, :, word] + cell.offsets[:, word]) * posteriors
+            factors = cell.factors[:, :, words]  # (2 D, R, N)
+            loudness += (torch.einsum("nd,drn->nr", powers, factors) + cell.offsets[:, words].T) * posteriors
         return loudness
 
     def _proportional(self, cell: _Cell, rows: Tensor) -> Tensor:

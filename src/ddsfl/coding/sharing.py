@@ -63,11 +63,11 @@ class Sharing(ABC):
         Values of the vector that are 0 say nothing; what is told of them is lost.
         """
 
-    def echoes(self, told: Tensor, word: int, features: Tensor) -> Tensor:
-        """Return (N, R), how loudly other descriptors would say the same through a word.
+    def echoes(self, told: Tensor, words: Tensor, features: Tensor) -> Tensor:
+        """Return (N, R), how loudly other descriptors would say the same, each through one of ``words`` (N,).
 
-        ``features`` (N, w) are what `Coding.features` keeps of them. They are equally loud where a word says
-        the same for all descriptors.
+        ``features`` (N, w) are what `Coding.features` keeps of them. All are equally loud where a word says
+        the same for every descriptor.
         """
         return told.new_zeros(len(features), len(told))
 

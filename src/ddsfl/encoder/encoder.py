@@ -103,6 +103,12 @@ class Encoder:
         self, images: Sequence[Tensor] | ImageList, progress: Progress | None = None
     ) -> dict[str, np.ndarray[Any, Any]]:
         """Return the vectors (N, width) of all images by block; they leave the device at the end."""
+        return {name: as_numpy(rows) for name, rows in self.vectors(images, progress).items()}
+
+    def vectors(
+        self, images: Sequence[Tensor] | ImageList, progress: Progress | None = None
+    ) -> dict[str, Tensor]:
+        """Return the vectors (N, width) of all images by block, on the device."""
         collected: dict[str, Tensor] = {}
         for numbers, vectors in self.encode(images, progress):
             at = torch.tensor(numbers).to(self.device, non_blocking=True)  # does not wait for the GPU
@@ -110,7 +116,7 @@ class Encoder:
                 if name not in collected:
                     collected[name] = rows.new_empty(len(images), rows.shape[1])
                 collected[name][at] = rows
-        return {block.name: as_numpy(collected[block.name]) for block in self.blocks}
+        return {block.name: collected[block.name] for block in self.blocks}
 
     def encode_lists(
         self, images: Sequence[Tensor] | ImageList, progress: Progress | None

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ddsfl.coding.sharing import Voices
 from ddsfl.encoder.block import Block
+from ddsfl.explain.patches import WordPatches
 from ddsfl.explain.places import Place
 from ddsfl.patches.fields import Fields
 
@@ -36,7 +37,7 @@ class AverageBlock:
 
 @dataclass(frozen=True)
 class BlockEvidence:
-    """What one block of an image says for the explained classes; the last four are None without places.
+    """What one block of an image says for the explained classes; without places the last six are None.
 
     Attributes
     ----------
@@ -47,6 +48,8 @@ class BlockEvidence:
     by_descriptor : (T, R) what they contribute.
     by_word : (M, R) what the words contribute.
     voices : by both.
+    library : training patches of the words, P of them; None if they are not at hand.
+    echoes : (P, R) what these would contribute in this image.
     """
 
     block: Block
@@ -56,6 +59,8 @@ class BlockEvidence:
     by_descriptor: Tensor | None = None
     by_word: Array | None = None
     voices: Voices | None = None
+    library: WordPatches | None = None
+    echoes: Array | None = None
 
     def total(self, mix: Array, relative: bool) -> float:
         """Return what the block adds to a direction ``mix`` (R,), sums of classes."""
@@ -72,6 +77,15 @@ class BlockEvidence:
             usual = torch.from_numpy(self.average.cells) @ weights
             heat -= Fields.of_cells(self.block.levels).spread(usual, shape)[0]
         return heat.numpy()
+
+    def show(self, word: int, n: int, mix: Array) -> list[tuple[Array, int]]:
+        """Return the pixels and the class of ``n`` training patches that say the same through a word."""
+        if self.library is None or self.echoes is None or self.by_word is None:
+            return []
+        rows = self.library.of_word(word)
+        loudness = self.echoes[rows] @ mix * np.sign(self.by_word[word] @ mix)
+        order = rows.start + np.argsort(-loudness, kind="stable")[:n]
+        return [(self.library.pixels[row], int(self.library.labels[row])) for row in order]
 
     def places(self, n: int, mix: Array, sign: int, shape: tuple[int, int], word: int | None) -> list[Place]:
         """Return the ``n`` loudest places of one ``sign`` in an image of height and width ``shape``.

@@ -201,6 +201,17 @@ class Evidence:
             if value
         ]
 
+    def patches(
+        self, block: str, word: int, n: int = 4, name: Any = None, against: Any = None
+    ) -> list[tuple[Array, Any]]:
+        """Return training patches that say the same through a word, and the classes of their images.
+
+        Empty if the training images are not at hand: see `SceneClassifier.collect_patches`.
+        """
+        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
+        [part] = [part for part in self.parts if part.block.name == block]
+        return [(pixels, self.labels.tolist()[label]) for pixels, label in part.show(word, n, mix)]
+
     def _loudest(self, n: int, mix: Array, sign: int, only: tuple[str, int] | None = None) -> list[Place]:
         """Return the loudest places, of one word of one block or of all."""
         # Many voices lie on the same place, so more are looked at than are listed.
@@ -251,6 +262,6 @@ class Evidence:
     def _check_average(self) -> None:
         if not self.has_average:
             raise ValueError(
-                "relative=True needs the average training image, which this model lacks: an older ddsfl saved it. "
-                "Expected relative=False, or a model trained again."
+                "relative=True needs the average training image, which this model lacks: an older ddsfl "
+                "saved it. Expected relative=False, or a model trained again."
             )

@@ -22,6 +22,7 @@ from ddsfl.explain.average import AverageEvidence
 from ddsfl.explain.block_evidence import AverageBlock, BlockEvidence
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.labels import Chosen, chosen_classes
+from ddsfl.explain.patches import WordPatches
 from ddsfl.images.image_list import ImageList
 from ddsfl.patches.batches import Progress, read_ahead
 from ddsfl.patches.fields import Fields
@@ -46,6 +47,7 @@ class Explainer:
     weights : the weight of each block.
     labels : (C,) the names of the classes.
     average : what the average training image says; None if not known.
+    patches : training patches of the words, by block.
     """
 
     def __init__(
@@ -55,9 +57,10 @@ class Explainer:
         weights: Sequence[float],
         labels: np.ndarray[Any, Any],
         average: AverageEvidence | None,
+        patches: Mapping[str, WordPatches] | None = None,
     ) -> None:
         self.encoder, self.classifier, self.weights = encoder, classifier, weights
-        self.labels, self.average = labels, average
+        self.labels, self.average, self.patches = labels, average, patches or {}
         like = torch.empty(0, device=encoder.device)
         self._sharers = {
             block.name: coding.sharer(like, block.levels, block.pooling)
@@ -138,6 +141,10 @@ class Explainer:
         if read.sharing is None or read.fields is None:
             return BlockEvidence(block, as_numpy(told.sum(dim=1)), average)
         shares = read.sharing.share(told)
+        library, echoes = self.patches.get(block.name), None
+        if library is not None:
+            known = (torch.from_numpy(part).to(told.device) for part in (library.words, library.features))
+            echoes = as_numpy(read.sharing.echoes(told, *known)).astype(np.float64)
         return BlockEvidence(
             block,
             as_numpy(shares.by_descriptor.sum(dim=0)),
@@ -146,4 +153,6 @@ class Explainer:
             by_descriptor=shares.by_descriptor.cpu(),
             by_word=as_numpy(shares.by_word),
             voices=type(shares.voices)(*(part.cpu() for part in shares.voices)),
+            library=library,
+            echoes=echoes,
         )

@@ -19,6 +19,7 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.explain.average import AverageEvidence
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.explainer import Explainer
+from ddsfl.explain.patches import WordPatches, collect_patches
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.learning.stack import FilterStack
@@ -63,6 +64,7 @@ class SceneClassifier(ImageEstimator):
     classifier_ : the fitted LinearClassifier.
     novelty_ : what tells images that are unlike the training images.
     average_ : what the average training image says for each class.
+    patches_ : training patches of the words; None unless `collect_patches` was called.
     settings_ : the settings in use.
     seed_ : the seed in use; drawn if random_state is None.
     device_ : the device of the fit.
@@ -151,6 +153,7 @@ class SceneClassifier(ImageEstimator):
         self.weights_, self.classifier_ = weights, classifier
         self.novelty_: Novelty | None = novelty
         self.average_: AverageEvidence | None = average
+        self.patches_: dict[str, WordPatches] | None = None
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
@@ -222,16 +225,47 @@ class SceneClassifier(ImageEstimator):
         progress : called with (images done, images in all).
         """
         check_is_fitted(self, "classifier_")
-        self.check_networks()
-        pairs = list(zip(self.settings_.blocks, self.codings_))
-        encoder = Encoder(self.sources_, pairs, resolve_device(self.device))
-        explainer = Explainer(encoder, self.classifier_, self.weights_, self.classes_, self.average_)
+        explainer = Explainer(
+            self._encoder(), self.classifier_, self.weights_, self.classes_, self.average_, self.patches_
+        )
         return explainer.explain(self.settings_.image_list(X), classes, against, progress)
+
+    def collect_patches(
+        self,
+        X: Images,
+        y: Sequence[Any] | np.ndarray[Any, Any] | Labels,
+        *,
+        progress: Progress | None = None,
+    ) -> SceneClassifier:
+        """Collect patches of the training images that show what words stand for, for `explain`.
+
+        ``X`` and ``y`` must be those of the fit. `save` then writes the patches into the model file: they are
+        recognisable parts of training images.
+        """
+        check_is_fitted(self, "classifier_")
+        images, labels = read_labelled(self.settings_, X, y)
+        if images.fingerprint() != self.training_["fingerprint"]:
+            raise ValueError("X holds other images than the model was trained with; expected the same ones.")
+        numbers = labels.membership_in(self.classes_).argmax(axis=1)
+        self.patches_ = collect_patches(self._encoder(), images, numbers.tolist(), progress)
+        return self
+
+    def _encoder(self, names: Collection[str] | None = None) -> Encoder:
+        """Return the encoder of some blocks, all by default."""
+        self.check_networks()
+        pairs = [
+            pair
+            for pair in zip(self.settings_.blocks, self.codings_)
+            if names is None or pair[0].name in names
+        ]
+        return Encoder(self.sources_, pairs, resolve_device(self.device))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model into one safetensors file, which appears complete or not at all."""
         check_is_fitted(self, "classifier_")
-        learned = Learned(self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_)
+        learned = Learned(
+            self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_, self.patches_
+        )
         write_model(path, learned_tensors(self.settings_, learned), model_header(self))
 
     @classmethod
@@ -264,31 +298,11 @@ class SceneClassifier(ImageEstimator):
         Each has unit length and is on the device of the model.
         """
         check_is_fitted(self, "classifier_")
-        images = self.settings_.image_list(X)
-        vectors: dict[str, Tensor] = {}
-        for numbers, batch in self._vectors(images, names, progress):
-            for name, part in batch.items():
-                if name not in vectors:
-                    vectors[name] = part.new_empty(len(images), part.shape[1])
-                at = torch.tensor(numbers).to(part.device, non_blocking=True)  # does not wait for the GPU
-                vectors[name][at] = part
-        return vectors
-
-    def _vectors(
-        self, images: ImageList, names: Collection[str] | None, progress: Progress | None
-    ) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
-        """Yield (image numbers, vectors by block) in batches."""
-        self.check_networks()
-        pairs = [
-            pair
-            for pair in zip(self.settings_.blocks, self.codings_)
-            if names is None or pair[0].name in names
-        ]
-        return Encoder(self.sources_, pairs, resolve_device(self.device)).encode(images, progress)
+        return self._encoder(names).vectors(self.settings_.image_list(X), progress)
 
     def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
         """Yield (image numbers, joined vectors on the device) in batches."""
-        for numbers, batch in self._vectors(images, None, progress):
+        for numbers, batch in self._encoder().encode(images, progress):
             yield numbers, join_blocks([batch[block.name] for block in self.settings_.blocks], self.weights_)
 
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:

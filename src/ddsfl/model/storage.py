@@ -15,6 +15,7 @@ from ddsfl.classify.novelty import Novelty
 from ddsfl.coding.base import Coding
 from ddsfl.compute.stages import Arrays
 from ddsfl.explain.average import AverageEvidence
+from ddsfl.explain.patches import WordPatches
 from ddsfl.learning.steps import encoded_terms
 from ddsfl.model.file import ModelFileError, read_model
 from ddsfl.model.networks import NetworkFiles, moved_sources
@@ -34,6 +35,8 @@ class Learned(NamedTuple):
     novelty: Novelty | None
     average: AverageEvidence | None
     """Both are None in models saved before they existed."""
+    patches: dict[str, WordPatches] | None
+    """Training patches by block; None unless they were asked for."""
 
 
 def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
@@ -53,6 +56,8 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
         tensors |= {f"novelty.{name}": array for name, array in learned.novelty.state().items()}
     if learned.average is not None:
         tensors |= {f"average.{name}": array for name, array in learned.average.state().items()}
+    for name, patches in (learned.patches or {}).items():
+        tensors |= {f"patches.{part}.{name}": array for part, array in patches.state().items()}
     return tensors | {f"classifier.{name}": array for name, array in learned.classifier.state().items()}
 
 
@@ -103,7 +108,8 @@ def restored_model(
         # New images have their vectors in a new table, so only networks must be the same.
         unchecked = {name for name, source in learned.sources.items() if source.must_match}
         model.networks_ = NetworkFiles(header["networks"], unchecked)
-        model.sources_, model.codings_, model.classifier_, model.novelty_, model.average_ = learned
+        model.sources_, model.codings_, model.classifier_, model.novelty_ = learned[:4]
+        model.average_, model.patches_ = learned[4:]
     except KeyError as error:
         raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
     except (TypeError, IndexError) as error:
@@ -126,11 +132,14 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
     if any(name.startswith("novelty.") for name in tensors):
         novelty = Novelty()
         _restore(novelty, tensors, "novelty.")
-    tables = {name: array for name, array in tensors.items() if name.startswith("average.")}
-    average = None
-    if tables:
-        average = AverageEvidence.restore({name.partition(".")[2]: table for name, table in tables.items()})
-    return Learned(sources, codings, classifier, novelty, average)
+    tables = _within(tensors, "average.")
+    average = AverageEvidence.restore(tables) if tables else None
+    kept: dict[str, Arrays] = {}
+    for name, array in _within(tensors, "patches.").items():
+        part, _, block_name = name.partition(".")
+        kept.setdefault(block_name, {})[part] = array
+    patches = {name: WordPatches(**parts) for name, parts in kept.items()}
+    return Learned(sources, codings, classifier, novelty, average, patches or None)
 
 
 def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -150,14 +159,19 @@ def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[s
     return renamed, values
 
 
+def _within(tensors: Arrays, prefix: str) -> Arrays:
+    """Return the tensors whose names begin with ``prefix``, by the rest of their names."""
+    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
+
+
 def _restore(part: Any, tensors: Arrays, prefix: str) -> None:
     """Restore a part from the tensors whose names begin with ``prefix``; KeyError names a missing one."""
-    names = [name for name in tensors if name.startswith(prefix)]
+    mine = _within(tensors, prefix)
     try:
-        part.restore({name.removeprefix(prefix): tensors[name] for name in names})
+        part.restore(mine)
     except KeyError as error:
         raise KeyError(f"{prefix}{error.args[0]}") from error
     except ValueError as error:
-        if names:
+        if mine:
             raise
         raise KeyError(f"{prefix}*") from error
