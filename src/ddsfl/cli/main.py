@@ -30,6 +30,7 @@ COMMANDS = {
     "check": Entry("check:check", "Find what is wrong with an image set, before training."),
     "train": Entry("train:train", "Learn a classifier from labelled images."),
     "predict": Entry("predict:predict", "Classify images."),
+    "explain": Entry("explain:explain", "Show why images got their labels."),
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),
     "encode": Entry("encode:encode", "Compute the vectors of images and write them to a file."),
     "inspect": Entry("inspect:inspect", "Describe a model and draw what it learned."),

@@ -56,8 +56,8 @@ class EarlierModel:
         except ModelFileError as error:
             raise ValueError(f"{error} {_ADVICE}") from error
 
-    def check_settings(self, settings: Settings, seed: int) -> None:
-        """Check what can be known before any image is read: settings, seed and files of networks."""
+    def check_settings(self, settings: Settings, seed: int, keep_patches: bool = False) -> None:
+        """Check what can be known before any image is read: settings, seed, patches and files of networks."""
         theirs = self.header.get("preset")
         try:
             same = Settings.from_json(self.header["settings"]).to_json() == settings.to_json()
@@ -69,6 +69,8 @@ class EarlierModel:
             self._refuse("other settings (`ddsfl inspect` shows them)")
         if self.header.get("seed") != drawn_seed(seed):
             self._refuse(f"seed {self.header.get('random_state')}; this command has seed {seed}")
+        if keep_patches != self.header.get("keeps_patches", False):
+            self._refuse("no --keep-patches" if keep_patches else "--keep-patches")
         files = NetworkFiles.of(settings.make_sources("cpu")).files
         trained = self.header.get("networks", {})
         if any(

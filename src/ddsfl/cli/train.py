@@ -24,6 +24,14 @@ def train(
     balanced: Balanced = False,
     seed: Seed = 0,
     device: Device = "auto",
+    keep_patches: Annotated[
+        bool,
+        typer.Option(
+            "--keep-patches",
+            help="Store small patches of the training images in the model, for `ddsfl explain`. Whoever has "
+            "the model file can look at them.",
+        ),
+    ] = False,
     overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -43,7 +51,7 @@ def train(
     if earlier is None:
         check_free(out, overwrite)
     else:
-        earlier.check_settings(settings, seed)
+        earlier.check_settings(settings, seed, keep_patches)
     decoded, label_of = read_set(ImageSet.find(images), settings, strict, console)
     training, labels = decoded.subset(label_of), list(label_of.values())
     if earlier is not None:
@@ -59,6 +67,9 @@ def train(
         report=console.stage,
         progress=console.progress,
     )
+    if keep_patches:
+        console.begin("training patches")
+        model.collect_patches(training, labels, progress=console.progress)
     console.close()
     check_free(out, overwrite)  # another command may have written it in the meantime
     model.save(out)

@@ -77,6 +77,7 @@ def model_header(model: Any) -> dict[str, Any]:
         "device": model.device_,
         "weights": list(model.weights_),
         "networks": model.networks_.files,
+        "keeps_patches": model.patches_ is not None,
     }
 
 
