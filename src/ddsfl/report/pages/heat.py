@@ -34,7 +34,7 @@ _OPACITIES = (16, 240)
 #: Steps of the tint on each side.
 STEPS = 127
 #: Longest side of a map in pixels: maps are smooth, and a browser enlarges them well.
-_TINT_SIDE = 320
+_TINT_SIDE = 200
 _CONTOUR_SIDE = 96
 
 
@@ -117,8 +117,10 @@ def _paths(heat: Array, limit: float, row_height: float, column_width: float) ->
 
 
 def _path(line: Array, row_height: float, column_width: float) -> str:
-    points = (line + 0.5) * (column_width, row_height)  # a value belongs to the middle of its pixel
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    middles = (line + 0.5) * (column_width, row_height)  # a value belongs to the middle of its pixel
+    tenths = np.rint(10 * middles).astype(int)
+    start, steps = tenths[0] / 10, np.diff(tenths, axis=0) / 10  # steps are shorter to write than places
+    return f"M{start[0]:g} {start[1]:g}l" + " ".join(f"{x:g} {y:g}" for x, y in steps)
 
 
 def _reduced(heat: Array, longest: int) -> Array:
@@ -134,7 +136,7 @@ def _reduced(heat: Array, longest: int) -> Array:
 def _palette() -> Array:
     """Return red, green, blue and opacity of each step, the strongest tint against first."""
     strength = np.linspace(0, 1, STEPS)[:, None]
-    opacity = _OPACITIES[0] + strength * (_OPACITIES[1] - _OPACITIES[0])
+    opacity = _OPACITIES[0] + strength**0.75 * (_OPACITIES[1] - _OPACITIES[0])
     sides = [
         np.hstack([(1 - strength) * faint + strength * np.array(strong), opacity])
         for faint, strong in (AGAINST, FOR)

@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 #: Longest sides in pixels: twice what the page shows, for screens with fine pixels.
 PICTURE_SIDE, CROP_SIDE, THUMBNAIL_SIDE = 1000, 152, 112
-_QUALITY = 84
+_QUALITY = 82
 
 
 def png_address(png: bytes) -> str:

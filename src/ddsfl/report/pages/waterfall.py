@@ -39,17 +39,17 @@ class Waterfall:
     zero: float
 
 
-def waterfall(question: Question, start_name: str) -> Waterfall:
+def waterfall(question: Question) -> Waterfall:
     """Return the bars of a question.
 
     >>> import numpy as np
     >>> from ddsfl.report.pages.why_view import Part
     >>> parts = (Part("edges", 1.0, True), Part("network", -0.5, False))
-    >>> drawn = waterfall(Question("coast", None, 0.0, -0.5, parts, np.zeros((1, 1)), ()), "Start")
+    >>> drawn = waterfall(Question("coast", None, 0.0, -0.5, parts, np.zeros((1, 1)), ()))
     >>> [(bar.name, bar.kind, round(bar.left), round(bar.width)) for bar in drawn.bars]
     [('Start', 'start', 3, 47), ('edges', 'for', 3, 94), ('network', 'against', 50, 47), ('Score', 'score', 50, 0)]
     """
-    steps = [(start_name, 0.0, question.start, True)]
+    steps = [("Start", 0.0, question.start, True)]
     for part in question.parts:
         reached = steps[-1][2]
         steps.append((part.block, reached, reached + part.value, part.placed))

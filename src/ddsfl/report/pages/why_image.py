@@ -102,7 +102,7 @@ class DrawnImage:
     verdict: Sequence[tuple[str, float | None]]
     questions: Sequence[DrawnQuestion]
     legend: Sequence[str] | None
-    patches: bool
+    lacks_patches: bool
 
 
 def draw_image(image: ExplainedImage) -> DrawnImage:
@@ -110,6 +110,7 @@ def draw_image(image: ExplainedImage) -> DrawnImage:
     height, width = image.picture.shape[:2]
     maps = [smooth(question.heat) for question in image.questions]
     limit = shared_limit(maps)
+    voices = [voice for question in image.questions for voice in question.voices]
     return DrawnImage(
         image=image,
         picture=jpeg_address(image.picture, PICTURE_SIDE),
@@ -119,7 +120,7 @@ def draw_image(image: ExplainedImage) -> DrawnImage:
         verdict=list(zip(image.labels, image.probabilities or [None] * len(image.labels))),
         questions=[_draw_question(*pair, limit, image) for pair in zip(image.questions, maps)],
         legend=legend_numbers(limit, height, width) if limit > 0 else None,
-        patches=any(voice.patches for question in image.questions for voice in question.voices),
+        lacks_patches=bool(voices) and not any(voice.patches for voice in voices),
     )
 
 
@@ -138,7 +139,6 @@ def _draw_question(question: Question, heat: Array, limit: float, image: Explain
     added = [part.value for part in question.parts]
     placed = sum(part.value for part in question.parts if part.placed)
     places = max(decimals([question.start, question.score, *added], figures=3), 2)
-    start_name = "Average training image" if image.relative else "Start (bias of the SVM)"
     empty = _why_empty(question, heat, limit)
     if question.against is not None:
         kind = "rather"
@@ -156,7 +156,7 @@ def _draw_question(question: Question, heat: Array, limit: float, image: Explain
         on_map=signed(placed, places),
         off_map=None if all(part.placed for part in question.parts) else signed(sum(added) - placed, places),
         places=places,
-        waterfall=waterfall(question, start_name),
+        waterfall=waterfall(question),
         tint=None if empty else png_address(draw_tint(heat, limit)),
         contours=("", "") if empty else contour_paths(heat, limit),
         empty=empty,
@@ -167,7 +167,7 @@ def _draw_question(question: Question, heat: Array, limit: float, image: Explain
 
 def _why_empty(question: Question, heat: Array, limit: float) -> str:
     if not any(part.placed for part in question.parts):
-        return "No block of this model has places, so this score has no map."
+        return "No block behind this score has places, so there is no map."
     if not heat.any():
         return "No place changes this score: the map is zero everywhere."
     if not tint_steps(heat, limit).any():

@@ -91,17 +91,14 @@
     }
 
     // Below the box if there is room in the window, else above it; never beyond the sides of the picture.
-    // On a narrow screen below the picture, which it would cover.
+    // On a narrow screen it stands below or above the whole picture, most of which it would cover.
     function placeBubble(box) {
       const gap = 8;
-      if (narrow.matches) {
-        bubble.style.left = "0";
-        bubble.style.top = `${stage.clientHeight + gap}px`;
-        return;
-      }
-      const left = Math.min(box.offsetLeft, stage.clientWidth - bubble.offsetWidth);
-      const below = box.offsetTop + box.offsetHeight + gap;
-      const above = box.offsetTop - bubble.offsetHeight - gap;
+      const besides = narrow.matches ? stage : box;
+      const start = narrow.matches ? 0 : box.offsetTop;
+      const left = Math.min(narrow.matches ? 0 : box.offsetLeft, stage.clientWidth - bubble.offsetWidth);
+      const below = start + besides.offsetHeight + gap;
+      const above = start - bubble.offsetHeight - gap;
       const stageTop = stage.getBoundingClientRect().top;
       const fits = stageTop + below + bubble.offsetHeight <= window.innerHeight;
       const top = fits || stageTop + above < 0 ? below : above;
