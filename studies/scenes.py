@@ -25,7 +25,7 @@ def measure() -> dict[str, dict[str, object]]:
     cells = json.loads(CELLS.read_text()) if CELLS.exists() else {}
     for seed in SEEDS:
         if str(seed) not in cells:
-            scores, model = compare_kinds(seed, device="cpu")
+            scores, model, _ = compare_kinds(seed, device="cpu")
             cells[str(seed)] = {
                 "accuracy": {kind: score["mean_class_accuracy"] for kind, score in scores.items()},
                 "settings": model.settings_.to_json(),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.cells import score_predictions
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.report.console import Console, show
+from ddsfl.report.explanation import explanations, for_page, word_nouns
+from ddsfl.report.pages.why import why_page
 from ddsfl.report.pictures import draw_model
 from ddsfl.report.plots import draw_confusion
 
@@ -36,6 +39,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "DDSFL": {},
 }
 N_TRAIN, N_TEST = 30, 60
+#: Wrong answers, and as many right ones, that are explained.
+N_EXPLAINED = 4
 
 
 def demo_scenes(seed: int) -> tuple[list[Any], list[str], list[Any], list[str]]:
@@ -55,8 +60,8 @@ def demo_scenes(seed: int) -> tuple[list[Any], list[str], list[Any], list[str]]:
 
 def compare_kinds(
     seed: int, *, device: str = "auto", console: Console | None = None
-) -> tuple[dict[str, dict[str, Any]], SceneClassifier]:
-    """Return the scores of each kind of filter on the scenes of ``seed``, and the DDSFL model."""
+) -> tuple[dict[str, dict[str, Any]], SceneClassifier, list[str]]:
+    """Return the scores of each kind of filter on the scenes of ``seed``, the DDSFL model and its answers."""
     console = console or Console.silent()
     train_images, train_labels, test_images, test_labels = demo_scenes(seed)
     scores = {}
@@ -70,13 +75,40 @@ def compare_kinds(
         predicted = model.predict(test_images, progress=console.progress)
         scores[kind] = score_predictions(test_labels, list(predicted), list(model.classes_))
     console.close()
-    return scores, model
+    return scores, model, [str(label) for label in predicted]
+
+
+def explain_some(
+    model: SceneClassifier, predicted: Sequence[str], seed: int, console: Console | None = None
+) -> str:
+    """Return a page on some test images of the scenes of ``seed``, wrong answers first."""
+    console = console or Console.silent()
+    train_images, train_labels, images, labels = demo_scenes(seed)
+    console.begin("training patches")
+    model.collect_patches(train_images, train_labels, progress=console.progress)
+    wrong = [number for number, label in enumerate(labels) if predicted[number] != label]
+    right = [number for number, label in enumerate(labels) if predicted[number] == label]
+    # Spread over the list, which is sorted by class.
+    shown = [
+        some[len(some) * part // N_EXPLAINED]
+        for some in (wrong, right)
+        for part in range(N_EXPLAINED)
+        if some
+    ]
+    names = [f"test image {number}, drawn as {labels[number]}" for number in shown]
+    listed = model.settings_.image_list([images[number] for number in shown])
+    console.begin("explain")
+    found = explanations(model, listed, names, progress=console.progress)
+    nouns = word_nouns(model)
+    page = why_page([for_page(one, images[number], nouns) for number, one in zip(shown, found)])
+    console.close()
+    return page
 
 
 def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
     """Compare the kinds of filters, print a table, and write the model and the pictures to ``out``."""
     out.mkdir(parents=True, exist_ok=True)
-    scores, model = compare_kinds(seed, device=device, console=console)
+    scores, model, predicted = compare_kinds(seed, device=device, console=console)
     model.save(out / "scenes.safetensors")
     files = draw_model(model, out)
     classes = [str(name) for name in model.classes_]
@@ -86,5 +118,8 @@ def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
     for kind, score in scores.items():
         table.add_row(kind, f"{100 * score['mean_class_accuracy']:.1f} %")
     show(table)
-    for file in [out / "scenes.safetensors", *files, confusion]:
+    page = out / "why.html"
+    write_whole(page, explain_some(model, predicted, seed, console).encode())
+    for file in [out / "scenes.safetensors", *files, confusion, page]:
         print(file)
+    print(f"Open {page} in a browser to see why images got their labels.")

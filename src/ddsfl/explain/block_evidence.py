@@ -87,6 +87,17 @@ class BlockEvidence:
         order = rows.start + np.argsort(-loudness, kind="stable")[:n]
         return [(self.library.pixels[row], int(self.library.labels[row])) for row in order]
 
+    def words(self, mix: Array, sign: int) -> list[tuple[int, float]]:
+        """Return the words that speak with one ``sign`` somewhere in the image, and what they contribute."""
+        if self.voices is None or self.by_word is None:
+            return []
+        values = self.by_word @ mix
+        if self.average is not None and self.average.words is not None:
+            values = values - self.average.words @ mix
+        spoken = sign * (self.voices.values @ torch.from_numpy(mix)) > 0
+        words = self.voices.words[spoken].unique().tolist()
+        return [(word, float(values[word])) for word in words if sign * values[word] > 0]
+
     def places(self, n: int, mix: Array, sign: int, shape: tuple[int, int], word: int | None) -> list[Place]:
         """Return the ``n`` loudest places of one ``sign`` in an image of height and width ``shape``.
 

@@ -175,30 +175,30 @@ class Evidence:
 
         Without ``name`` for the first class rather than `against`.
         """
-        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
-        return self._loudest(n, mix, 1 if speaking == "for" else -1)
+        return self._loudest(n, self._direction(name, against), 1 if speaking == "for" else -1)
 
-    def words(self, n: int = 8, name: Any = None, against: Any = None, n_places: int = 4) -> list[Word]:
-        """Return the words (or Gaussians) that contribute most, for or against, and where they do.
+    def words(
+        self,
+        n: int = 8,
+        name: Any = None,
+        against: Any = None,
+        *,
+        speaking: Literal["for", "against"] = "for",
+        n_places: int = 4,
+    ) -> list[Word]:
+        """Return the words (or Gaussians) here that speak loudest for (or against) a class, and where.
 
-        Values are relative to the average training image if that is known.
+        Values are relative to the average training image if that is known. Words that are missing here but
+        usual elsewhere have no place and are not listed.
         """
-        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
-        found = []
-        for part in self.parts:
-            if part.by_word is not None:
-                values = part.by_word @ mix
-                if part.average is not None and part.average.words is not None:
-                    values = values - part.average.words @ mix
-                order = np.argsort(-np.abs(values), kind="stable")[:n]
-                found += [(float(values[word]), part.block.name, int(word)) for word in order]
-        found.sort(key=lambda item: -abs(item[0]))
+        mix, sign = self._direction(name, against), 1 if speaking == "for" else -1
+        found = sorted(
+            ((value, part.block.name, word) for part in self.parts for word, value in part.words(mix, sign)),
+            key=lambda item: -abs(item[0]),
+        )
         return [
-            Word(
-                block, word, value, tuple(self._loudest(n_places, mix, 1 if value > 0 else -1, (block, word)))
-            )
+            Word(block, word, value, tuple(self._loudest(n_places, mix, sign, (block, word))))
             for value, block, word in found[:n]
-            if value
         ]
 
     def patches(
@@ -208,7 +208,7 @@ class Evidence:
 
         Empty if the training images are not at hand: see `SceneClassifier.collect_patches`.
         """
-        mix = self._mix(*(self._pair(None, None) if name is None else (name, against)))
+        mix = self._direction(name, against)
         [part] = [part for part in self.parts if part.block.name == block]
         return [(pixels, self.labels.tolist()[label]) for pixels, label in part.show(word, n, mix)]
 
@@ -240,6 +240,10 @@ class Evidence:
             others = [name for name in self.classes if name != a]
             return a, others[0] if others and self.against is not None else None
         return a, self.against if b is None else b
+
+    def _direction(self, name: Any, against: Any) -> Array:
+        """Return the mix of a class, or of a difference; without ``name`` that of the default pair."""
+        return self._mix(*(self._pair(None, None) if name is None else (name, against)))
 
     def _mix(self, name: Any, against: Any = None) -> Array:
         """Return (R,), the parts of the explained classes in the score of a class, or in a difference."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ddsfl.explain.evidence import Evidence
-from ddsfl.explain.places import Box
+from ddsfl.explain.places import Box, Word
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.pages.why_view import ExplainedImage, Part, Patch, Question, Spot, Voice
@@ -19,6 +19,7 @@ PICTURE_SIDE = 480
 N_VOICES, N_SPOTS, N_PATCHES = 10, 4, 4
 #: Places that are less loud than this part of the loudest one of their word are not shown.
 LEAST_SPOT = 0.1
+SIDES: tuple[Literal["for", "against"], ...] = ("for", "against")
 
 
 class Explanation(NamedTuple):
@@ -119,13 +120,9 @@ def _question(
 def _voices(
     evidence: Evidence, name: Any, against: Any, shape: tuple[int, int], nouns: dict[str, str]
 ) -> tuple[Voice, ...]:
-    """Return the loudest voices that have a place: half of them for, half against, as far as there are."""
+    """Return the loudest voices, half of them for and half against."""
     found: list[Voice] = []
-    for word in evidence.words(4 * N_VOICES, name, against, n_places=N_SPOTS):
-        same_side = [voice for voice in found if (voice.value > 0) == (word.value > 0)]
-        # Words that are missing here but usual elsewhere have a value but no place.
-        if not word.places or len(same_side) == N_VOICES // 2:
-            continue
+    for word in _words(evidence, name, against):
         loudest = abs(word.places[0].value)
         spots = tuple(
             Spot(_scaled(place.box, evidence.shape, shape), place.value)
@@ -137,7 +134,15 @@ def _voices(
             for pixels, label in evidence.patches(word.block, word.word, N_PATCHES, name, against)
         )
         found.append(Voice(word.block, nouns[word.block], word.word, word.value, spots, patches))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda voice: -abs(voice.value)))
+
+
+def _words(evidence: Evidence, name: Any, against: Any) -> list[Word]:
+    return [
+        word
+        for speaking in SIDES
+        for word in evidence.words(N_VOICES // 2, name, against, speaking=speaking, n_places=N_SPOTS)
+    ]
 
 
 def _scaled(box: Box, given: tuple[int, int], shown: tuple[int, int]) -> Box:
@@ -168,12 +173,12 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
                 "unplaced_blocks": list(evidence.unplaced_blocks),
                 "words": [
                     {**word._asdict(), "places": [_place(place) for place in word.places]}
-                    for word in evidence.words(N_VOICES, name, against, n_places=N_SPOTS)
+                    for word in _words(evidence, name, against)
                 ],
                 "places": [
                     _place(place) | {"block": place.block, "word": place.word}
-                    for speaking in ("for", "against")
-                    for place in evidence.top(N_VOICES, name, against, speaking=speaking)
+                    for speaking in SIDES
+                    for place in evidence.top(N_VOICES // 2, name, against, speaking=speaking)
                 ],
             }
             for name, against in explanation.questions()

@@ -113,7 +113,9 @@ def _paths(heat: Array, limit: float, row_height: float, column_width: float) ->
     if not levels or min(heat.shape) < 2:
         return ""
     lines = Figure().add_subplot().contour(heat, levels).allsegs
-    return "".join(_path(line, row_height, column_width) for level in lines for line in level if len(line) > 1)
+    return "".join(
+        _path(line, row_height, column_width) for level in lines for line in level if len(line) > 1
+    )
 
 
 def _path(line: Array, row_height: float, column_width: float) -> str:
