@@ -46,13 +46,14 @@ def test_the_commands_run_in_order_as_printed(folder):
         "check",
         "train",
         "predict",
+        "explain",
         "evaluate",
         "encode",
         "inspect",
     ]
     for command in printed:
         run([sys.executable, "-m", *shlex.split(command)], folder)
-    for name in ("scenes.safetensors", "vectors.npz", "scenes-pictures/layer1-filters.png"):
+    for name in ("scenes.safetensors", "why.html", "vectors.npz", "scenes-pictures/layer1-filters.png"):
         assert (folder / name).exists()
 
 
@@ -82,7 +83,7 @@ def test_the_demo_runs_and_writes_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "N_TEST", 3)
     demo.run_demo(tmp_path, seed=0, device="cpu", console=Console(quiet=True))
     written = {path.name for path in tmp_path.iterdir()}
-    assert {"scenes.safetensors", "layer1-filters.png", "layer2-sharing.png", "confusion.png"} <= written
+    assert {"scenes.safetensors", "layer1-filters.png", "layer2-sharing.png", "confusion.png", "why.html"} <= written
 
 
 def test_every_command_of_the_table_exists():

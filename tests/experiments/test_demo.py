@@ -32,7 +32,8 @@ def test_predicting_has_its_own_progress(monkeypatch):
     recorder = Recorder()
     monkeypatch.setattr(demo, "demo_scenes", lambda seed: ([0, 1], ["a", "b"], [2, 3], ["a", "b"]))
     monkeypatch.setattr(demo, "SceneClassifier", lambda *arguments, **options: recorder)
-    scores, model, predicted = demo.compare_kinds(0, console=recorder)
+    scores, model, answers = demo.compare_kinds(0, console=recorder)
     assert recorder.events == ["classifier", "test images", "predict", (2, 2)] * 3 + ["close"]
     assert model is recorder
+    assert answers == ["a", "b"]
     assert [score["accuracy"] for score in scores.values()] == [1.0] * 3
