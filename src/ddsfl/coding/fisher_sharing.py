@@ -114,7 +114,11 @@ class GradientSharing(Sharing):
         posteriors = posteriors_of(self._space.scores.of(powers))[:, word, None]
         loudness = told.new_zeros(len(features), len(told), dtype=torch.float64)
         for cell in self._cells_of(told):
-            loudness += (powers @ cell.factors[:, :, word] + cell.offsets[:, word]) * posteriors
+            gains, offsets = cell.factors[:, :, word], cell.offsets[:, word]
+            inside = self._posteriors[cell.rows, word, None]
+            shared = ((self._powers[cell.rows] @ gains + offsets) * inside).sum(dim=0, dtype=torch.float64)
+            left = (cell.said[:, word] - shared) / cell.held[word]
+            loudness += (powers @ gains + offsets + left) * posteriors
         return loudness
 
     def _proportional(self, cell: _Cell, rows: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ddsfl.patches.fields import Fields
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class AverageBlock:
     """What a block of the average training image says for the explained classes.
 
@@ -34,7 +34,7 @@ class AverageBlock:
     words: Array | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class BlockEvidence:
     """What one block of an image says for the explained classes; the last four are None without places.
 
