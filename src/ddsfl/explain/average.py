@@ -85,11 +85,12 @@ class AverageEvidence:
 
 
 def _mean(rows: Tensor) -> Array:
-    """Return the mean (P,) of rows (N, P) in double precision, in chunks of columns: torch converts them first.
+    """Return the mean (P,) of rows (N, P) in double precision.
 
     >>> _mean(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
     array([1.5, 3. ])
     """
+    # In chunks of columns: torch makes a copy in double precision.
     chunks = slices(rows.shape[1], rows_within(8 * len(rows)))
     return np.concatenate([as_numpy(rows[:, part].mean(dim=0, dtype=torch.float64)) for part in chunks])
 

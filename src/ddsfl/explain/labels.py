@@ -49,7 +49,8 @@ class Chosen(NamedTuple):
             other = class_number(labels, against, "against")
             if numbers is not None and other == numbers[0]:
                 raise ValueError(
-                    f"against={str(against)!r} is the first of classes; expected another class, 'runner-up' or None."
+                    f"against={str(against)!r} is the first of classes; expected another class, 'runner-up' "
+                    "or None."
                 )
         return cls(single_label, numbers, other, runner_up)
 
