@@ -40,7 +40,7 @@ def cells(levels, shape):
 
 
 def spread(boxes, values, shape):
-    """A map of the values, each laid evenly over its box: pixel by pixel the part of the box that it covers."""
+    """A map of the values, each laid evenly over its box, pixel by pixel."""
     height, width = shape
     heat = [[0.0] * width for _ in range(height)]
     for (top, left, bottom, right), value in zip(boxes, values, strict=True):

@@ -267,6 +267,6 @@ class Evidence:
     def _check_average(self) -> None:
         if not self.has_average:
             raise ValueError(
-                "relative=True needs the average training image, which this model lacks: an older ddsfl saved "
-                "it. Expected relative=False, or a model trained again."
+                "relative=True needs the average training image, which this model lacks: an older ddsfl "
+                "saved it. Expected relative=False, or a model trained again."
             )
