@@ -126,10 +126,13 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
     if any(name.startswith("novelty.") for name in tensors):
         novelty = Novelty()
         _restore(novelty, tensors, "novelty.")
-    tables = {name: array for name, array in tensors.items() if name.startswith("average.")}
     average = None
-    if tables:
-        average = AverageEvidence.restore({name.partition(".")[2]: table for name, table in tables.items()})
+    if any(name.startswith("average.") for name in tensors):
+        names = [f"cells.{block.name}" for block in settings.blocks]
+        names += [
+            f"words.{block.name}" for block, coding in zip(settings.blocks, codings) if coding is not None
+        ]
+        average = AverageEvidence.restore({name: tensors[f"average.{name}"] for name in names})
     return Learned(sources, codings, classifier, novelty, average)
 
 
