@@ -83,7 +83,13 @@ def test_the_demo_runs_and_writes_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "N_TEST", 3)
     demo.run_demo(tmp_path, seed=0, device="cpu", console=Console(quiet=True))
     written = {path.name for path in tmp_path.iterdir()}
-    assert {"scenes.safetensors", "layer1-filters.png", "layer2-sharing.png", "confusion.png", "why.html"} <= written
+    assert {
+        "scenes.safetensors",
+        "layer1-filters.png",
+        "layer2-sharing.png",
+        "confusion.png",
+        "why.html",
+    } <= written
 
 
 def test_every_command_of_the_table_exists():

@@ -40,6 +40,9 @@ class Counting(LocalSource):
         self.passes += 1
         return self.source.describe(images, outputs)
 
+    def field_grid(self, output):
+        return self.source.field_grid(output)
+
 
 def encoder_of(sources, blocks, codings):
     return Encoder(sources, list(zip(blocks, codings)), CPU)

@@ -129,7 +129,7 @@ def test_patches_of_a_gaussian_are_those_that_say_the_same(fisher, images):
     word = evidence.words(1)[0]
     [part] = [part for part in evidence.parts if part.block.name == word.block]
     rows = part.library.of_word(word.word)
-    mix = evidence._direction(None, None)
+    mix = evidence._asked(None, None)
     loudness = part.echoes[rows] @ mix * np.sign(part.by_word[word.word] @ mix)
     first, _ = evidence.patches(word.block, word.word, n=1)[0]
     np.testing.assert_array_equal(first, part.library.pixels[rows.start + int(loudness.argmax())])

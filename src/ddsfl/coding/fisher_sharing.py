@@ -99,8 +99,9 @@ class GradientSharing(Sharing):
             # What the floor left over, and the rounding of single precision.
             left = ((cell.said - shared) / cell.held).T
             by_descriptor[cell.rows] += (self._posteriors[cell.rows] @ left.to(self._posteriors)).double()
-            inside = torch.isin(heard, cell.rows)
-            at = inside.nonzero().flatten()
+            inside = torch.zeros(len(self._powers), dtype=torch.bool, device=told.device)
+            inside[cell.rows] = True
+            at = inside[heard].nonzero().flatten()
             values[at] += left[word[at]] * self._posteriors[heard[at], word[at]].double()[:, None]
             by_gaussian += cell.said.T
         return Shares(by_descriptor, by_gaussian, Voices(heard, word, values))

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.base import Coding
+from ddsfl.compute.device import as_numpy, rows_within, slices
 from ddsfl.encoder.block import Block
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class AverageEvidence:
     """What the average training image says for classes.
 
@@ -55,12 +56,11 @@ class AverageEvidence:
         """
         average, first = cls({}, {}), 0
         for (block, coding), weight, rows in zip(coded, weights, vectors):
-            mean = (rows.mean(dim=0, dtype=torch.float64) * weight).cpu().numpy()
+            mean = _mean(rows) * weight
             columns = slice(first, first + len(mean))
             tables = []
-            for number in range(
-                len(classifier.classes_)
-            ):  # not all at once: in double precision they are large
+            # Not all at once: in double precision they are large.
+            for number in range(len(classifier.classes_)):
                 coef, _ = classifier.rows_of([number], columns)
                 tables.append(_summed((coef[0] * mean).reshape(block.n_cells, -1), coding))
             average.cells[block.name] = np.stack([cells for cells, _ in tables])
@@ -82,6 +82,17 @@ class AverageEvidence:
             kind, _, block = name.partition(".")
             kinds[kind][block] = table
         return cls(**kinds)
+
+
+def _mean(rows: Tensor) -> Array:
+    """Return the mean (P,) of rows (N, P) in double precision.
+
+    >>> _mean(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
+    array([1.5, 3. ])
+    """
+    # In chunks of columns: torch makes a copy in double precision.
+    chunks = slices(rows.shape[1], rows_within(8 * len(rows)))
+    return np.concatenate([as_numpy(rows[:, part].mean(dim=0, dtype=torch.float64)) for part in chunks])
 
 
 def _summed(told: Array, coding: Coding | None) -> tuple[Array, Array]:

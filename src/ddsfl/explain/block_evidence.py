@@ -21,7 +21,7 @@ from ddsfl.patches.fields import Fields
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class AverageBlock:
     """What a block of the average training image says for the explained classes.
 
@@ -35,7 +35,7 @@ class AverageBlock:
     words: Array | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class BlockEvidence:
     """What one block of an image says for the explained classes; without places the last six are None.
 

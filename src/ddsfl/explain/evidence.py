@@ -15,7 +15,7 @@ from ddsfl.explain.labels import class_number
 from ddsfl.explain.places import Place, Word, apart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # comparing arrays has no single answer
 class Evidence:
     """The scores of one image, taken apart without approximation.
 
@@ -132,7 +132,7 @@ class Evidence:
         shape: tuple[int, int] | None = None,
     ) -> Array:
         """Return the map of class ``a`` less that of ``b``; by default of the first class and `against`."""
-        return self._heat(self._mix(*self._pair(a, b)), block, relative, shape)
+        return self._heat(self._pair(a, b), block, relative, shape)
 
     def start(self, name: Any, against: Any = None, relative: bool = True) -> float:
         """Return what a score starts from: the bias, or the score of the average training image.
@@ -173,9 +173,9 @@ class Evidence:
     ) -> list[Place]:
         """Return the places that speak loudest for (or against) a class, no two on nearly the same place.
 
-        Without ``name`` for the first class rather than `against`.
+        Without ``name`` for the first class, and without both rather than `against`.
         """
-        return self._loudest(n, self._direction(name, against), 1 if speaking == "for" else -1)
+        return self._loudest(n, self._asked(name, against), _sign(speaking))
 
     def words(
         self,
@@ -191,7 +191,7 @@ class Evidence:
         Values are relative to the average training image if that is known. Words that are missing here but
         usual elsewhere have no place and are not listed.
         """
-        mix, sign = self._direction(name, against), 1 if speaking == "for" else -1
+        mix, sign = self._asked(name, against), _sign(speaking)
         found = sorted(
             ((value, part.block.name, word) for part in self.parts for word, value in part.words(mix, sign)),
             key=lambda item: -abs(item[0]),
@@ -208,7 +208,7 @@ class Evidence:
 
         Empty if the training images are not at hand: see `SceneClassifier.collect_patches`.
         """
-        mix = self._direction(name, against)
+        mix = self._asked(name, against)
         [part] = [part for part in self.parts if part.block.name == block]
         return [(pixels, self.labels.tolist()[label]) for pixels, label in part.show(word, n, mix)]
 
@@ -230,35 +230,46 @@ class Evidence:
         if block is not None and block not in names:
             raise ValueError(f"block={block!r} is unknown; expected one of {', '.join(names)}.")
         shape = self.shape if shape is None else shape
-        chosen = [part for part in self.parts if block in (None, part.block.name)]
-        return np.sum([part.heat(mix, relative, shape) for part in chosen], axis=0)
+        heat = np.zeros(shape)
+        for part in self.parts:
+            if block in (None, part.block.name):
+                heat += part.heat(mix, relative, shape)
+        return heat
 
-    def _pair(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """Return two classes, by default the first and the one it is compared with."""
-        a = self.classes[0] if a is None else a
-        if b is None and (self.against is None or self.against == a):
-            others = [name for name in self.classes if name != a]
-            return a, others[0] if others and self.against is not None else None
-        return a, self.against if b is None else b
+    def _pair(self, a: Any = None, b: Any = None) -> Array:
+        """Return the `_mix` of two classes, by default of the first and the one it is compared with."""
+        first = 0 if a is None else self._column(a, "a")
+        if b is not None:
+            return self._parts(first, self._column(b, "b"))
+        if self.against_number is None:
+            return self._parts(first)
+        second = self.numbers.index(self.against_number)
+        return self._parts(first, 0 if first == second else second)
 
-    def _direction(self, name: Any, against: Any) -> Array:
-        """Return the mix of a class, or of a difference; without ``name`` that of the default pair."""
-        return self._mix(*(self._pair(None, None) if name is None else (name, against)))
+    def _asked(self, name: Any, against: Any) -> Array:
+        """Return the `_mix` of what was asked for, by default of the pair."""
+        if name is None and against is None:
+            return self._pair()
+        return self._mix(self.classes[0] if name is None else name, against)
 
     def _mix(self, name: Any, against: Any = None) -> Array:
         """Return (R,), the parts of the explained classes in the score of a class, or in a difference."""
+        first = self._column(name, "name")
+        return self._parts(first, None if against is None else self._column(against, "against"))
+
+    def _parts(self, first: int, second: int | None = None) -> Array:
         mix = np.zeros(len(self.numbers))
-        mix[self._column(name)] = 1
-        if against is not None:
-            mix[self._column(against)] -= 1
+        mix[first] = 1
+        if second is not None:
+            mix[second] -= 1
         return mix
 
-    def _column(self, name: Any) -> int:
-        number = class_number(self.labels, name, "the call")
+    def _column(self, name: Any, argument: str) -> int:
+        number = class_number(self.labels, name, argument)
         if number not in self.numbers:
             explained = ", ".join(map(str, self.classes))
             raise ValueError(
-                f"class {str(name)!r} was not explained; expected one of {explained}. Other classes are "
+                f"{argument}={str(name)!r} was not explained; expected one of {explained}. Other classes are "
                 "explained by explain(images, classes=[...])."
             )
         return self.numbers.index(number)
@@ -269,3 +280,9 @@ class Evidence:
                 "relative=True needs the average training image, which this model lacks: an older ddsfl "
                 "saved it. Expected relative=False, or a model trained again."
             )
+
+
+def _sign(speaking: str) -> int:
+    if speaking not in ("for", "against"):
+        raise ValueError(f"speaking={speaking!r} is unknown; expected 'for' or 'against'.")
+    return 1 if speaking == "for" else -1

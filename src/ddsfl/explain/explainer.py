@@ -75,8 +75,13 @@ class Explainer:
         against: Any = "runner-up",
         progress: Progress | None = None,
     ) -> Iterator[Evidence]:
-        """Yield the evidence of each image; see `SceneClassifier.explain`."""
+        """Return the evidence of each image, computed when it is asked for; see `SceneClassifier.explain`."""
         chosen = Chosen.check(self.labels, self.classifier.single_label_, classes, against)
+        return self._explain_all(images, chosen, progress)
+
+    def _explain_all(
+        self, images: ImageList, chosen: Chosen, progress: Progress | None
+    ) -> Iterator[Evidence]:
         listed = self.encoder.encode_lists(images, None)
         for number, [pixels] in enumerate(read_ahead(images, 1)):
             rows = {name: vectors[number] for name, vectors in listed.items()}

@@ -19,9 +19,7 @@ def class_number(labels: np.ndarray[Any, Any], name: Any, argument: str) -> int:
     for number, label in enumerate(labels):
         if name == label or name == str(label):
             return number
-    raise ValueError(
-        f"{argument} names {str(name)!r}, which is not a class{among(str(name), map(str, labels))}"
-    )
+    raise ValueError(f"{argument}={str(name)!r} is not a class{among(str(name), map(str, labels))}")
 
 
 class Chosen(NamedTuple):
@@ -40,8 +38,8 @@ class Chosen(NamedTuple):
         """Return the choice of classes, or raise ValueError for one that does not exist."""
         numbers = None
         if classes is not None:
-            if isinstance(classes, str):
-                raise ValueError(f"classes={classes!r} is one name; expected a list of classes.")
+            if isinstance(classes, str) or not isinstance(classes, Iterable):
+                raise ValueError(f"classes={classes!r} is not a list; expected a list of classes, or None.")
             numbers = tuple(dict.fromkeys(class_number(labels, name, "classes") for name in classes))
             if not numbers:
                 raise ValueError("classes is empty; expected at least one class, or None.")
@@ -49,6 +47,11 @@ class Chosen(NamedTuple):
         other = None
         if not runner_up and against is not None:
             other = class_number(labels, against, "against")
+            if numbers is not None and other == numbers[0]:
+                raise ValueError(
+                    f"against={str(against)!r} is the first of classes; expected another class, 'runner-up' "
+                    "or None."
+                )
         return cls(single_label, numbers, other, runner_up)
 
 
@@ -56,7 +59,8 @@ def chosen_classes(chosen: Chosen, scores: np.ndarray[Any, Any]) -> tuple[list[i
     """Return the numbers of the explained classes, the most important first, and the one to compare it with.
 
     ``scores`` (C,) are those of the image. Without a choice these are the predicted class, or all predicted
-    ones of several, and the runner-up: the best of the others.
+    ones of several, and the runner-up: the best of the others. The runner-up also stands in for a class to
+    compare with that is itself the predicted one.
 
     >>> ask = Chosen(single_label=True, classes=None, against=None, runner_up=True)
     >>> chosen_classes(ask, np.array([0.1, -0.2, 0.5]))
@@ -69,7 +73,7 @@ def chosen_classes(chosen: Chosen, scores: np.ndarray[Any, Any]) -> tuple[list[i
         n_predicted = 1 if chosen.single_label else max(1, int((scores > 0).sum()))
         numbers = order[:n_predicted]
     other = chosen.against
-    if chosen.runner_up:
+    if chosen.runner_up or other == numbers[0]:
         # Of chosen classes, the loudest other one: first the rest of the choice, then any class.
         other = _next_best(numbers, order, chosen.classes)
     if other is not None and other not in numbers:

@@ -56,9 +56,14 @@ class WordPatches:
         first, last = np.searchsorted(self.words, [word, word + 1])
         return slice(int(first), int(last))
 
+    @classmethod
+    def parts(cls) -> list[str]:
+        """Return the names of the arrays."""
+        return [field.name for field in fields(cls)]
+
     def state(self) -> dict[str, Array]:
         """Return all arrays by name, for ``WordPatches(**state)``."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: getattr(self, name) for name in self.parts()}
 
 
 def collect_patches(

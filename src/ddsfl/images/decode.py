@@ -114,7 +114,9 @@ def upright_shape(source: Source) -> tuple[int, int]:
 
 
 def _upright_shape(image: Image.Image) -> tuple[int, int]:
-    turned = _orientation(image) > 4
+    if image.format == "TIFF" and _orientation(image) != 1:
+        image.load()  # Pillow turns it while it loads
+    turned = _orientation(image) in (5, 6, 7, 8)
     return (image.width, image.height) if turned else (image.height, image.width)
 
 

@@ -133,13 +133,19 @@ def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.dev
     if any(name.startswith("novelty.") for name in tensors):
         novelty = Novelty()
         _restore(novelty, tensors, "novelty.")
-    tables = _within(tensors, "average.")
-    average = AverageEvidence.restore(tables) if tables else None
-    kept: dict[str, Arrays] = {}
-    for name, array in _within(tensors, "patches.").items():
-        part, _, block_name = name.partition(".")
-        kept.setdefault(block_name, {})[part] = array
-    patches = {name: WordPatches(**parts) for name, parts in kept.items()}
+    average = None
+    if any(name.startswith("average.") for name in tensors):
+        names = [f"cells.{block.name}" for block in settings.blocks]
+        names += [
+            f"words.{block.name}" for block, coding in zip(settings.blocks, codings) if coding is not None
+        ]
+        average = AverageEvidence.restore({name: tensors[f"average.{name}"] for name in names})
+    patches = {}
+    if any(name.startswith("patches.") for name in tensors):
+        for block, coding in zip(settings.blocks, codings):
+            if coding is not None:
+                parts = {name: tensors[f"patches.{name}.{block.name}"] for name in WordPatches.parts()}
+                patches[block.name] = WordPatches(**parts)
     return Learned(sources, codings, classifier, novelty, average, patches or None)
 
 
