@@ -1,7 +1,7 @@
 """Maps of evidence as pictures: smoothed with the sum kept, tinted where much is said, with contours.
 
-A map has one number per pixel, its part of a score. All maps of one image share one limit, at which the tint is
-strongest, so that their colours can be compared.
+A map has one number per pixel, its part of a score. All maps of one image share one limit, at which the tint
+is strongest, so that their colours can be compared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LIMIT_QUANTILE = 0.99
 FAINTEST = 0.25
 #: Parts of the limit at which contours are drawn. The first is the edge of the tint.
 CONTOURS = (FAINTEST, 0.5, 1.0)
-#: A faint and a strong tint for what speaks for a class, and for what speaks against it: orange and blue, which
-#: people with any common colour blindness tell apart.
+#: A faint and a strong tint for what speaks for a class, and for what speaks against it: orange and blue,
+#: which people with any common colour blindness tell apart.
 FOR = ((255, 150, 40), (206, 56, 0))
 AGAINST = ((64, 156, 255), (0, 60, 172))
 #: How opaque the faintest and the strongest tint are, of 255.
@@ -113,7 +113,9 @@ def _paths(heat: Array, limit: float, row_height: float, column_width: float) ->
     if not levels or min(heat.shape) < 2:
         return ""
     lines = Figure().add_subplot().contour(heat, levels).allsegs
-    return "".join(_path(line, row_height, column_width) for level in lines for line in level if len(line) > 1)
+    return "".join(
+        _path(line, row_height, column_width) for level in lines for line in level if len(line) > 1
+    )
 
 
 def _path(line: Array, row_height: float, column_width: float) -> str:

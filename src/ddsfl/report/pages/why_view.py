@@ -65,7 +65,7 @@ class Part:
 class Question:
     """One score taken apart: of a class, or of the difference of two classes.
 
-    start + the values of ``parts`` = score, and the sum of ``heat`` = the values of the parts that have places.
+    start + the values of ``parts`` = score; the sum of ``heat`` = the values of the parts that have places.
 
     Attributes
     ----------

@@ -7,23 +7,25 @@
   const narrow = window.matchMedia("(max-width: 52rem)");
 
   // One image at a time; its address is its place in the page, so that the Back button works.
-  function showImage() {
-    const shown = images.find((image) => `#${image.id}` === location.hash) ?? images[0];
+  function showImage(shown) {
     images.forEach((image) => image.classList.toggle("shown", image === shown));
     for (const link of all(".index a")) {
-      const current = link.hash === `#${shown.id}`;
-      link.toggleAttribute("aria-current", current);
-      if (current) {
+      if (link.hash === `#${shown.id}`) {
         link.setAttribute("aria-current", "true");
         link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      } else {
+        link.removeAttribute("aria-current");
       }
     }
   }
+  const addressed = () => (location.hash ? images.find((image) => `#${image.id}` === location.hash) : images[0]);
   window.addEventListener("hashchange", () => {
-    showImage();
+    const image = addressed();
+    if (!image) return; // another place of the page, such as where its main part begins
+    showImage(image);
     window.scrollTo(0, 0);
   });
-  showImage();
+  showImage(addressed() ?? images[0]);
 
   // Controls are repeated for each image and hold for all of them.
   for (const control of all("[data-control]")) {
