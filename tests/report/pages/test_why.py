@@ -61,7 +61,7 @@ def test_a_page_says_what_the_model_says_and_why():
         "Speaks for lake rather than forest",
         "Speaks against forest",
         "layer1, word 7",
-        "The parts and the score of the model differ by at most 2e-7.",
+        "start and parts differ from the score of the model by at most 2e-7.",
         "Contribution to the score per 1 % of the area of the image",
     ):
         assert shown in text, shown

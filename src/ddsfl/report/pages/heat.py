@@ -104,18 +104,14 @@ def contour_paths(heat: Array, limit: float) -> tuple[str, str]:
         return "", ""
     small = _reduced(heat, _CONTOUR_SIDE)
     rows, columns = (size / reduced for size, reduced in zip(heat.shape, small.shape))
-    return _paths(small, limit, rows, columns), _paths(-small, limit, rows, columns)
-
-
-def _paths(heat: Array, limit: float, row_height: float, column_width: float) -> str:
-    low, high = float(heat.min()), float(heat.max())
-    levels = [part * limit for part in CONTOURS if low < part * limit < high]
-    if not levels or min(heat.shape) < 2:
-        return ""
-    lines = Figure().add_subplot().contour(heat, levels).allsegs
-    return "".join(
-        _path(line, row_height, column_width) for level in lines for line in level if len(line) > 1
-    )
+    levels = [side * part * limit for side in (-1, 1) for part in CONTOURS]
+    crossed = sorted(level for level in levels if small.min() < level < small.max())
+    if not crossed or min(small.shape) < 2:
+        return "", ""
+    paths = {True: "", False: ""}
+    for level, lines in zip(crossed, Figure().add_subplot().contour(small, crossed).allsegs):
+        paths[level > 0] += "".join(_path(line, rows, columns) for line in lines if len(line) > 1)
+    return paths[True], paths[False]
 
 
 def _path(line: Array, row_height: float, column_width: float) -> str:

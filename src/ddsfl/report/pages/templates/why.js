@@ -1,7 +1,9 @@
 "use strict";
-(() => {
+// At once, so that a long page never lays out the images that it does not show.
+document.documentElement.classList.add("scripted");
+
+document.addEventListener("DOMContentLoaded", () => {
   const root = document.documentElement;
-  root.classList.add("scripted");
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const images = all("article.image");
   const narrow = window.matchMedia("(max-width: 52rem)");
@@ -151,4 +153,4 @@
       });
     }
   });
-})();
+});
