@@ -49,6 +49,7 @@ def test_the_limit_is_the_largest_quantile_of_magnitudes():
     assert shared_limit([quiet]) == pytest.approx(0.99)
     assert shared_limit([quiet, loud]) == pytest.approx(1.98)
     assert shared_limit([np.zeros((3, 3))]) == 0
+    assert shared_limit([-5.0 * np.eye(1, 200)]) == 5  # a single pixel
 
 
 def test_only_what_is_above_a_quarter_of_the_limit_is_tinted():
@@ -80,6 +81,7 @@ def test_a_large_map_is_reduced_without_moving():
 
 
 def test_a_map_of_zeros_is_transparent():
+    assert not tint_steps(np.ones((2, 2)), 0.0).any()
     assert rgba(draw_tint(np.zeros((9, 9)), 0.0))[..., 3].max() == 0
     assert contour_paths(np.zeros((9, 9)), 0.0) == ("", "")
 

@@ -219,6 +219,17 @@ def test_a_faint_map_beside_a_strong_one_says_why():
     assert len(page.named("tint")) == len(page.named("legend")) == 1
 
 
+def test_maps_are_smoothed_for_display():
+    heat = np.zeros((96, 96))
+    heat[40, 50] = 1.0
+    page = why_page([made_image(questions=(made_question(heat=heat),))])
+    [encoded] = re.findall(r'class="tint" src="data:image/png;base64,([^"]+)"', page)
+    opacity = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGBA"))[..., 3]
+    rows, columns = np.nonzero(opacity)
+    assert (rows.min() + rows.max(), columns.min() + columns.max()) == (80, 100)
+    assert 9 < np.count_nonzero(opacity) < 200
+
+
 def test_one_image_needs_no_list_of_images():
     assert not read(made_image()).named("index")
     page = read(made_image(0), made_image(1))

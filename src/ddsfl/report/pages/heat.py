@@ -52,12 +52,14 @@ def smooth(heat: Array) -> Array:
 
 
 def shared_limit(maps: Sequence[Array]) -> float:
-    """Return the largest of the quantiles of the maps' magnitudes; 0 if they all are (nearly) zero.
+    """Return the largest of the limits of the maps; 0 if they all are zero.
 
     >>> shared_limit([np.full((9, 9), -0.5), np.full((9, 9), 0.25)])
     0.5
     """
-    return max((float(np.quantile(np.abs(heat), LIMIT_QUANTILE)) for heat in maps), default=0.0)
+    magnitudes = [np.abs(heat) for heat in maps]
+    # Where less than a hundredth of a map is not zero, its quantile is.
+    return max(float(np.quantile(heat, LIMIT_QUANTILE) or heat.max()) for heat in magnitudes)
 
 
 def tint_steps(heat: Array, limit: float) -> Array:
