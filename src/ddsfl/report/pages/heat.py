@@ -1,7 +1,7 @@
 """Maps of evidence as pictures: smoothed with the sum kept, tinted where much is said, with contours.
 
-A map has one number per pixel, its part of a score. All maps of one image share one limit, at which the tint is
-strongest, so that their colours can be compared.
+A map has one number per pixel, its part of a score. All maps of one image share one limit, at which the tint
+is strongest, so that their colours can be compared.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LIMIT_QUANTILE = 0.99
 FAINTEST = 0.25
 #: Parts of the limit at which contours are drawn. The first is the edge of the tint.
 CONTOURS = (FAINTEST, 0.5, 1.0)
-#: A faint and a strong tint for what speaks for a class, and for what speaks against it: orange and blue, which
-#: people with any common colour blindness tell apart.
+#: A faint and a strong tint for what speaks for a class, and for what speaks against it: orange and blue,
+#: which people with any common colour blindness tell apart.
 FOR = ((255, 150, 40), (206, 56, 0))
 AGAINST = ((64, 156, 255), (0, 60, 172))
 #: How opaque the faintest and the strongest tint are, of 255.
@@ -52,12 +52,14 @@ def smooth(heat: Array) -> Array:
 
 
 def shared_limit(maps: Sequence[Array]) -> float:
-    """Return the largest of the quantiles of the maps' magnitudes; 0 if they all are (nearly) zero.
+    """Return the largest of the limits of the maps; 0 if they all are zero.
 
     >>> shared_limit([np.full((9, 9), -0.5), np.full((9, 9), 0.25)])
     0.5
     """
-    return max((float(np.quantile(np.abs(heat), LIMIT_QUANTILE)) for heat in maps), default=0.0)
+    magnitudes = [np.abs(heat) for heat in maps]
+    # Where less than a hundredth of a map is not zero, its quantile is.
+    return max(float(np.quantile(heat, LIMIT_QUANTILE) or heat.max()) for heat in magnitudes)
 
 
 def tint_steps(heat: Array, limit: float) -> Array:
@@ -104,18 +106,14 @@ def contour_paths(heat: Array, limit: float) -> tuple[str, str]:
         return "", ""
     small = _reduced(heat, _CONTOUR_SIDE)
     rows, columns = (size / reduced for size, reduced in zip(heat.shape, small.shape))
-    return _paths(small, limit, rows, columns), _paths(-small, limit, rows, columns)
-
-
-def _paths(heat: Array, limit: float, row_height: float, column_width: float) -> str:
-    low, high = float(heat.min()), float(heat.max())
-    levels = [part * limit for part in CONTOURS if low < part * limit < high]
-    if not levels or min(heat.shape) < 2:
-        return ""
-    lines = Figure().add_subplot().contour(heat, levels).allsegs
-    return "".join(
-        _path(line, row_height, column_width) for level in lines for line in level if len(line) > 1
-    )
+    levels = [side * part * limit for side in (-1, 1) for part in CONTOURS]
+    crossed = sorted(level for level in levels if small.min() < level < small.max())
+    if not crossed or min(small.shape) < 2:
+        return "", ""
+    paths = {True: "", False: ""}
+    for level, lines in zip(crossed, Figure().add_subplot().contour(small, crossed).allsegs):
+        paths[level > 0] += "".join(_path(line, rows, columns) for line in lines if len(line) > 1)
+    return paths[True], paths[False]
 
 
 def _path(line: Array, row_height: float, column_width: float) -> str:

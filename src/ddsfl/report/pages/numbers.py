@@ -40,10 +40,10 @@ def percent(probability: float) -> str:
     ('71 %', '> 99 %', '< 1 %', '100 %')
     """
     if 0.995 <= probability < 1:
-        return "> 99\N{NO-BREAK SPACE}%".replace("> ", ">\N{NO-BREAK SPACE}")
+        return "> 99 %"
     if 0 < probability < 0.005:
-        return "<\N{NO-BREAK SPACE}1\N{NO-BREAK SPACE}%"
-    return f"{100 * probability:.0f}\N{NO-BREAK SPACE}%"
+        return "< 1 %"
+    return f"{100 * probability:.0f} %"
 
 
 def at_most(value: float) -> str:

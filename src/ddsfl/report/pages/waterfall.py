@@ -46,8 +46,8 @@ def waterfall(question: Question) -> Waterfall:
     >>> from ddsfl.report.pages.why_view import Part
     >>> parts = (Part("edges", 1.0, True), Part("network", -0.5, False))
     >>> drawn = waterfall(Question("coast", None, 0.0, -0.5, parts, np.zeros((1, 1)), ()))
-    >>> [(bar.name, bar.kind, round(bar.left), round(bar.width)) for bar in drawn.bars]
-    [('Start', 'start', 3, 47), ('edges', 'for', 3, 94), ('network', 'against', 50, 47), ('Score', 'score', 50, 0)]
+    >>> [(bar.name, round(bar.left), round(bar.width)) for bar in drawn.bars]
+    [('Start', 3, 47), ('edges', 3, 94), ('network', 50, 47), ('Score', 50, 0)]
     """
     steps = [("Start", 0.0, question.start, True)]
     for part in question.parts:

@@ -28,8 +28,8 @@ def why_page(images: Sequence[ExplainedImage], title: str = TITLE) -> str:
 
     >>> import numpy as np
     >>> from ddsfl.report.pages.why_view import Part, Question
-    >>> asked = Question("coast", None, 0.5, 0.25, (Part("edges", 0.25, True),), np.full((9, 9), 0.25 / 81), ())
-    >>> picture = np.zeros((9, 9, 3), np.uint8)
+    >>> picture, heat = np.zeros((5, 5, 3), np.uint8), np.full((5, 5), 0.01)
+    >>> asked = Question("coast", None, 0.5, 0.25, (Part("edges", 0.25, True),), heat, ())
     >>> page = why_page([ExplainedImage("a.jpg", picture, ("coast",), (0.7,), False, True, (asked,), 2e-7)])
     >>> page[:15], "<bdi>coast</bdi>" in page
     ('<!DOCTYPE html>', True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,12 +18,15 @@ from ddsfl.report.pages.pixels import (
     png_address,
 )
 from ddsfl.report.pages.waterfall import Waterfall, waterfall
-from ddsfl.report.pages.why_view import Array, Box, ExplainedImage, Patch, Question, Voice
+from ddsfl.report.pages.why_view import Array, ExplainedImage, Patch, Question, Spot, Voice
 
 
 @dataclass(frozen=True)
 class DrawnSpot:
-    """A place in percent of the picture, from its upper left corner, and what it contributes."""
+    """A place in percent of the picture, from its upper left corner.
+
+    ``value`` is what it contributes, "" if this is all that its voice contributes.
+    """
 
     left: float
     top: float
@@ -62,7 +66,8 @@ class DrawnQuestion:
 
     Attributes
     ----------
-    kind : "why", "why not" or "rather", which gives the words.
+    kind : which words ask it: "why" or "why not" a class; for a difference "rather", or "either" if its first
+        class is not a label of the image.
     tint : the map as an address, None if there is nothing to tint.
     on_map, off_map : the sums of the blocks with and without places; off_map is None if all have places.
     empty : why the map shows nothing, else "".
@@ -125,7 +130,7 @@ def draw_image(image: ExplainedImage) -> DrawnImage:
 
 
 def legend_numbers(limit: float, height: int, width: int) -> list[str]:
-    """Return the numbers at the ends and at the edges of the tint: the contribution of 1 % of the image's area.
+    """Return the numbers at the ends and the edges of the tint: contributions of 1 % of the image's area.
 
     >>> legend_numbers(limit=1e-5, height=200, width=300)
     ['−0.0060', '−0.0015', '+0.0015', '+0.0060']
@@ -140,16 +145,12 @@ def _draw_question(question: Question, heat: Array, limit: float, image: Explain
     placed = sum(part.value for part in question.parts if part.placed)
     places = max(decimals([question.start, question.score, *added], figures=3), 2)
     empty = _why_empty(question, heat, limit)
-    if question.against is not None:
-        kind = "rather"
-    else:
-        kind = "why" if question.name in image.labels else "why not"
     spoken = [voice for voice in question.voices if voice.value]
     drawn = _draw_voices(spoken, question, image.picture)
     return DrawnQuestion(
         name=question.name,
         against=question.against,
-        kind=kind,
+        kind=_kind(question, image.labels),
         start=signed(question.start, places),
         added=signed(sum(added), places),
         score=signed(question.score, places),
@@ -163,6 +164,13 @@ def _draw_question(question: Question, heat: Array, limit: float, image: Explain
         voices_for=[voice for voice in drawn if voice.side == "for"],
         voices_against=[voice for voice in drawn if voice.side == "against"],
     )
+
+
+def _kind(question: Question, labels: Sequence[str]) -> str:
+    said = question.name in labels
+    if question.against is None:
+        return "why" if said else "why not"
+    return "rather" if said else "either"
 
 
 def _why_empty(question: Question, heat: Array, limit: float) -> str:
@@ -188,16 +196,17 @@ def _draw_voices(voices: Sequence[Voice], question: Question, picture: Array) ->
             origin=f"{voice.block}, {voice.noun} {voice.number}",
             share=100 * abs(voice.value) / loudest,
             crop=jpeg_address(crop(picture, voice.spots[0].box), CROP_SIDE) if voice.spots else None,
-            spots=[_draw_spot(spot.box, signed(spot.value, places + 1), picture) for spot in voice.spots],
+            spots=[_draw_spot(spot, voice, places + 1, picture) for spot in voice.spots],
             patches=[_draw_patch(patch, question) for patch in voice.patches],
         )
         for number, voice in enumerate(ordered, start=1)
     ]
 
 
-def _draw_spot(box: Box, value: str, picture: Array) -> DrawnSpot:
+def _draw_spot(spot: Spot, voice: Voice, places: int, picture: Array) -> DrawnSpot:
     height, width = picture.shape[:2]
-    top, left, bottom, right = inside(box, height, width)
+    top, left, bottom, right = inside(spot.box, height, width)
+    value = "" if math.isclose(spot.value, voice.value, rel_tol=1e-3) else signed(spot.value, places)
     tall, wide = (bottom - top) / height, (right - left) / width
     level = 1 + round(998 * (1 - tall * wide))
     return DrawnSpot(100 * left / width, 100 * top / height, 100 * wide, 100 * tall, value, level)

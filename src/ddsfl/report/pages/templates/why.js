@@ -1,29 +1,33 @@
 "use strict";
-(() => {
+// At once, so that a long page never lays out the images that it does not show.
+document.documentElement.classList.add("scripted");
+
+document.addEventListener("DOMContentLoaded", () => {
   const root = document.documentElement;
-  root.classList.add("scripted");
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const images = all("article.image");
   const narrow = window.matchMedia("(max-width: 52rem)");
 
   // One image at a time; its address is its place in the page, so that the Back button works.
-  function showImage() {
-    const shown = images.find((image) => `#${image.id}` === location.hash) ?? images[0];
+  function showImage(shown) {
     images.forEach((image) => image.classList.toggle("shown", image === shown));
     for (const link of all(".index a")) {
-      const current = link.hash === `#${shown.id}`;
-      link.toggleAttribute("aria-current", current);
-      if (current) {
+      if (link.hash === `#${shown.id}`) {
         link.setAttribute("aria-current", "true");
         link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      } else {
+        link.removeAttribute("aria-current");
       }
     }
   }
+  const addressed = () => (location.hash ? images.find((image) => `#${image.id}` === location.hash) : images[0]);
   window.addEventListener("hashchange", () => {
-    showImage();
+    const image = addressed();
+    if (!image) return; // another place of the page, such as where its main part begins
+    showImage(image);
     window.scrollTo(0, 0);
   });
-  showImage();
+  showImage(addressed() ?? images[0]);
 
   // Controls are repeated for each image and hold for all of them.
   for (const control of all("[data-control]")) {
@@ -149,4 +153,4 @@
       });
     }
   });
-})();
+});
