@@ -11,6 +11,7 @@ import typer
 from ddsfl.cli.inputs import check_writable, load_model, read_images, read_set
 from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, Overwrite, Quiet, Strict
 from ddsfl.cli.outputs import check_free
+from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import counted
 from ddsfl.images.folders import ImageSet, list_images
@@ -94,7 +95,13 @@ def explain(
 def _listed(classes: str, classifier: SceneClassifier) -> list[str]:
     """Return the classes of a list with commas; a class may have a comma in its own name."""
     known = [str(name) for name in classifier.classes_]
-    return [classes] if classes in known else [name.strip() for name in classes.split(",") if name.strip()]
+    names = [classes] if classes in known else [name.strip() for name in classes.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"--classes {name} is not a class{among(name, known)}")
+    if not names:
+        raise typer.BadParameter("--classes is empty; expected names of classes with commas between them")
+    return names
 
 
 def _collect(classifier: SceneClassifier, training: Path, strict: bool, console: Console) -> None:
