@@ -12,13 +12,13 @@ import io
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import ViewportSize, sync_playwright
 
 from ddsfl.compute.stages import write_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is photographed: width and height in pixels.
-VIEW = {"width": 1120, "height": 860}
+VIEW: ViewportSize = {"width": 1120, "height": 860}
 
 
 def photograph(page: Path, number: int, browser: str) -> bytes:
