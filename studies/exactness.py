@@ -74,8 +74,8 @@ def model_of(path: Path, preset: str, training: Images, device: str) -> SceneCla
 def largest_errors(model: SceneClassifier, images: Sequence[Any]) -> dict[str, float]:
     """Return the largest difference between a score and the sum of its parts, raw and relative.
 
-    "batch" is how much the scores themselves differ between an image alone and in a batch: sums are rounded in
-    another order, and a descriptor may then be coded by other words.
+    "batch" is how much the scores themselves differ between an image alone and in a batch: sums are rounded
+    in another order, and a descriptor may then be coded by other words.
     """
     errors = {"raw": 0.0, "relative": 0.0}
     batch = 0.0
