@@ -253,6 +253,7 @@ def test_without_the_average_raw_maps_remain():
     name = bare.classes[0]
     assert evidence.has_average
     assert not bare.has_average
+    assert not dataclasses.replace(evidence, parts=(*parts[:1], *evidence.parts[1:])).has_average
     np.testing.assert_array_equal(bare.map(name, relative=False), evidence.map(name, relative=False))
     assert bare.blocks(name, relative=False) == evidence.blocks(name, relative=False)
     for call in (bare.map, bare.difference, bare.start, bare.blocks, bare.unplaced):
