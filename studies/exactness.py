@@ -72,11 +72,18 @@ def model_of(path: Path, preset: str, training: Images, device: str) -> SceneCla
 
 
 def largest_errors(model: SceneClassifier, images: Sequence[Any]) -> dict[str, float]:
-    """Return the largest difference between a score and the sum of its parts, raw and relative."""
+    """Return the largest difference between a score and the sum of its parts, raw and relative.
+
+    "batch" is how much the scores themselves differ between an image alone and in a batch: sums are rounded
+    in another order, and a descriptor may then be coded by other words.
+    """
     errors = {"raw": 0.0, "relative": 0.0}
+    batch = 0.0
+    together = model.scores_by_class(model.decision_function(images))
     for number, image in enumerate(images):
         scores = model.scores_by_class(model.decision_function([image]))[0]
         by_name = dict(zip(model.classes_.tolist(), scores.tolist()))
+        batch = max(batch, float(np.abs(scores - together[number]).max()))
         [evidence] = model.explain([image])
         for name in evidence.classes:
             for kind in errors:
@@ -86,7 +93,7 @@ def largest_errors(model: SceneClassifier, images: Sequence[Any]) -> dict[str, f
                 errors[kind] = max(errors[kind], abs(total - by_name[name]))
         if (number + 1) % 50 == 0:
             print(f"  {number + 1} images, largest errors {errors}", flush=True)
-    return errors
+    return {**errors, "batch": batch}
 
 
 def seconds_of(work: Callable[[], Any], device: str) -> float:

@@ -79,6 +79,23 @@ def test_a_map_is_that_of_the_loops_from_pixels_to_pixels(name):
             np.testing.assert_allclose(loudest.box, parts[best[0]] * [40, 53, 40, 53], atol=1e-6)
 
 
+def test_a_class_is_explained_alike_whichever_others_are(evidence):
+    model = explained("layers")
+    names = evidence.classes[::-1]
+    for asked in (names, names[:2], names[:1], names[1:2]):
+        [other] = model.explain([LARGE], classes=asked, against=None)
+        assert other.classes == asked
+        for name in asked:
+            assert other.start(name) == pytest.approx(evidence.start(name), abs=1e-7)
+            assert other.blocks(name) == pytest.approx(evidence.blocks(name), abs=1e-7)
+            np.testing.assert_allclose(other.map(name), evidence.map(name), atol=1e-7)
+            np.testing.assert_allclose(
+                [word.value for word in other.words(5, name)],
+                [word.value for word in evidence.words(5, name)],
+                atol=1e-7,
+            )
+
+
 def test_maps_of_blocks_add_up(evidence):
     for relative in (False, True):
         for name in evidence.classes:
@@ -258,6 +275,7 @@ def test_without_the_average_raw_maps_remain():
     name = bare.classes[0]
     assert evidence.has_average
     assert not bare.has_average
+    assert not dataclasses.replace(evidence, parts=(*parts[:1], *evidence.parts[1:])).has_average
     np.testing.assert_array_equal(bare.map(name, relative=False), evidence.map(name, relative=False))
     assert bare.blocks(name, relative=False) == evidence.blocks(name, relative=False)
     for call in (bare.map, bare.difference, bare.start, bare.blocks, bare.unplaced):
