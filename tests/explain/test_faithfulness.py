@@ -1,0 +1,359 @@
+"""Deletion and randomisation, on made models of which the truth is known and on small real ones."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from studies.faithfulness import _in_turns
+
+from ddsfl.explain import Faithfulness, faithfulness
+from ddsfl.explain.deletion import (
+    BLOBS,
+    EDGES,
+    LOWEST,
+    MAP,
+    OCCLUSION,
+    OTHER,
+    margins,
+    occlusion_map,
+    pictures,
+    pixels_of,
+)
+from ddsfl.explain.faithful import Estimate, ImageRow, Trial, randomised_models
+from ddsfl.explain.masks import blurred, deleted, edges, highest, noise_like, smoothed, squares
+from ddsfl.explain.randomised import (
+    SHUFFLED,
+    WEIGHTS,
+    map_correlation,
+    rank_correlation,
+    with_random_filters,
+    with_random_weights,
+    with_shuffled_labels,
+)
+from tests.support.models import IMAGES, LABELS, tiny
+from tests.support.models import edges as edges_model
+
+SHAPE = (60, 90)
+HERE, THERE = (slice(10, 22), slice(10, 25)), (slice(40, 52), slice(60, 75))
+
+
+@dataclass
+class MadeEvidence:
+    """Evidence with a map that was chosen."""
+
+    heat: np.ndarray
+    has_average: bool = True
+    numbers: tuple = (0, 1)
+    against_number: int = 1
+    classes: tuple = ("bright", "dark")
+    against: str = "dark"
+
+    def difference(self, a=None, b=None, relative=True, shape=None):
+        return self.heat
+
+
+class MadeModel:
+    """A model whose score is the brightness at HERE, and which says that ``shown`` is why."""
+
+    settings_ = SimpleNamespace(colour="gray", max_side=90, min_side=16)
+
+    def __init__(self, shown):
+        self.heat = np.zeros(SHAPE)
+        self.heat[shown] = 1
+        # Places in between have no values of their own: ties would be broken by position.
+        self.heat += 1e-3 * smoothed(self.heat) - 1e-3 * np.linspace(0, 1, SHAPE[1])
+
+    def decision_function(self, images):
+        scores = [image[HERE].mean() / 255 for image in images]
+        return np.stack([scores, np.zeros(len(scores))], axis=1)
+
+    def explain(self, images, classes=None, against="runner-up"):
+        for _ in images:
+            yield MadeEvidence(self.heat)
+
+
+def made_image():
+    """Return an image with two bright places, of which only one matters."""
+    image = np.full(SHAPE, 40, np.uint8)
+    image[HERE] = image[THERE] = 240
+    return image
+
+
+def measured(shown, **options):
+    """Return what is measured with a model that shows a place, on one image."""
+    part = 0.04
+    return Trial(MadeModel(shown), [made_image()] * 2, {}, part=part).measure(0, **options)
+
+
+def test_deleting_the_places_that_matter_lowers_the_margin():
+    row = measured(HERE)
+    assert row.margin == pytest.approx(240 / 255)
+    assert row.drops[MAP] > 0.2
+    assert row.drops[MAP] > 4 * row.drops[BLOBS] > 0
+    assert row.drops[LOWEST] == pytest.approx(0, abs=1e-6)
+    assert row.drops[OTHER] == row.drops[MAP]  # this model shows the same place for every image
+
+
+def test_a_map_of_the_wrong_places_is_found_out():
+    row = measured(THERE, occluded=True)
+    assert row.drops[MAP] == pytest.approx(0, abs=1e-6)
+    assert row.drops[OCCLUSION] > 0.2  # it asks the model, not the map
+    assert row.drops[EDGES] > 0  # half of the edges are at the right place
+
+
+def test_the_occlusion_map_is_highest_where_the_model_looks():
+    model, image = MadeModel(THERE), made_image()
+    [evidence] = model.explain([image])
+    heat = occlusion_map(model, image, blurred(image), evidence)
+    row, column = np.unravel_index(heat.argmax(), SHAPE)
+    assert HERE[0].start <= row < HERE[0].stop
+    assert HERE[1].start <= column < HERE[1].stop
+    assert heat[THERE].max() < 0.01 * heat.max()
+
+
+@pytest.mark.parametrize("shape", [(60, 90), (91, 30), (16, 16)])
+def test_squares_cover_every_pixel(shape):
+    covered = np.zeros(shape, int)
+    for place in squares(shape, side=18.0, step=9.0):
+        assert covered[place].shape == (min(18, shape[0]), min(18, shape[1]))
+        covered[place] += 1
+    assert covered.min() >= 1
+
+
+@pytest.mark.parametrize("part", [0.1, 0.33])
+def test_masks_of_all_maps_have_the_same_area(part):
+    rng = np.random.default_rng(0)
+    heat = smoothed(rng.normal(size=(37, 53)))
+    area = round(part * heat.size)
+    masks = [highest(values, part) for values in (heat, -heat, noise_like(heat, rng), np.zeros_like(heat))]
+    assert [mask.sum() for mask in masks] == [area] * 4
+    assert heat[masks[0]].min() >= heat[~masks[0]].max()
+    assert not (masks[0] & masks[1]).any()
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (37, 53)])
+def test_blobs_are_as_smooth_as_the_map_and_differ_between_draws(shape):
+    rng = np.random.default_rng(0)
+    heat = smoothed(smoothed(rng.normal(size=shape)))
+    one, other = noise_like(heat, rng), noise_like(heat, rng)
+    np.testing.assert_allclose(np.abs(np.fft.fft2(one)), np.abs(np.fft.fft2(heat)), atol=1e-9)
+    assert abs(rank_correlation(one, other)) < 0.6
+    assert abs(rank_correlation(one, heat)) < 0.6
+
+
+@pytest.mark.parametrize("shape", [(40, 60), (40, 60, 3)])
+def test_only_masked_pixels_are_replaced_by_a_blur_of_the_same_tone(shape):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    blur, mask = blurred(pixels), highest(np.arange(2400.0).reshape(40, 60), 0.1)
+    changed = deleted(pixels, blur, mask)
+    assert changed.dtype == np.uint8
+    assert changed.shape == pixels.shape
+    np.testing.assert_array_equal(changed[~mask], pixels[~mask])
+    np.testing.assert_array_equal(changed[mask], blur[mask])
+    assert blur.std() < 0.25 * pixels.std()
+    np.testing.assert_allclose(blur.mean(axis=(0, 1)), pixels.mean(axis=(0, 1)), atol=0.5)
+
+
+def test_channels_are_not_mixed_by_the_blur():
+    pixels = np.zeros((20, 30, 3), np.uint8)
+    pixels[..., 1] = 200
+    np.testing.assert_array_equal(blurred(pixels), pixels)
+
+
+def test_edges_are_high_where_tones_change():
+    image = made_image()
+    assert edges(image)[HERE][0].mean() > 10 * edges(image)[25:35, 30:50].mean()
+    np.testing.assert_allclose(edges(np.stack([image] * 3, axis=-1)), edges(image))
+
+
+def test_rank_correlation():
+    one = np.random.default_rng(0).normal(size=(9, 7))
+    assert rank_correlation(one, np.exp(one)) == pytest.approx(1)
+    assert rank_correlation(one, -one) == pytest.approx(-1)
+    assert rank_correlation(one, np.zeros_like(one)) == 0
+
+
+def rows_of(tops, bases):
+    return tuple(ImageRow(1.0, {MAP: top, BLOBS: base}, {}) for top, base in zip(tops, bases))
+
+
+def test_the_ratio_and_its_standard_error():
+    exact = Faithfulness(rows_of([2.0, 4.0, 8.0], [1.0, 2.0, 4.0])).ratio
+    assert exact == (2.0, 0.0, 3)
+    rng = np.random.default_rng(0)
+    # Drops of one image go together, as they do for margins of different size.
+    sizes = rng.uniform(1, 3, size=(4000, 50))
+    tops, bases = (mean * sizes + rng.normal(size=sizes.shape) for mean in (4.0, 1.0))
+    ratios = tops.mean(axis=1) / bases.mean(axis=1)
+    errors = [Faithfulness(rows_of(*pair)).ratio.error for pair in zip(tops[:300], bases[:300])]
+    assert np.mean(errors) == pytest.approx(ratios.std(), rel=0.05)
+
+
+def test_means_are_over_the_images_that_have_a_value():
+    rows = (ImageRow(1.0, {MAP: 1.0, OCCLUSION: 2.0}, {WEIGHTS: 0.5}), ImageRow(3.0, {MAP: 3.0}, {}))
+    found = Faithfulness(rows)
+    assert found.margin == (2.0, 1.0, 2)
+    assert found.drops[MAP] == (2.0, 1.0, 2)
+    assert found.drops[OCCLUSION].n_images == 1
+    assert np.isnan(found.drops[OCCLUSION].error)
+    assert found.ratio_of(MAP, OCCLUSION).mean == 0.5  # of the first image alone
+    assert found.correlations[WEIGHTS].mean == 0.5
+    assert str(Estimate.of([1.0, 2.0, 3.0])) == "2.000 ± 0.577"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return edges_model().fit(IMAGES, LABELS)
+
+
+@pytest.mark.parametrize("colour", ["gray", "lab", "rgb"])
+def test_pictures_are_what_the_model_sees(colour, tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "turned.png"
+    Image.fromarray(rng.integers(0, 256, (70, 90, 3), dtype=np.uint8)).save(path, exif=_turned())
+    fitted = edges_model(colour=colour, max_side=48).fit(IMAGES, LABELS)
+    seen = pixels_of(pictures(fitted, [path]), 0)
+    assert seen.shape == ((48, 37) if colour == "gray" else (48, 37, 3))
+    np.testing.assert_array_equal(fitted.decision_function([seen]), fitted.decision_function([path]))
+
+
+def _turned():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def test_the_margin_is_that_of_the_two_explained_classes(model):
+    [evidence] = model.explain(IMAGES[:1])
+    [margin] = margins(model, IMAGES[:1], evidence)
+    scores = sorted(evidence.scores.values())
+    assert margin == pytest.approx(scores[-1] - scores[-2], abs=1e-6)
+    assert margin > 0
+
+
+def test_two_classes_have_a_margin_of_twice_the_decision():
+    fitted = edges_model().fit(IMAGES[:8], LABELS[:8])
+    [evidence] = fitted.explain(IMAGES[:1])
+    [margin] = margins(fitted, IMAGES[:1], evidence)
+    assert margin == pytest.approx(2 * abs(fitted.decision_function(IMAGES[:1])[0]))
+
+
+def test_random_weights_are_of_the_same_size_and_leave_the_model_unchanged(model):
+    before = model.classifier_.coef_.copy()
+    random = with_random_weights(model, np.random.default_rng(0))
+    np.testing.assert_array_equal(model.classifier_.coef_, before)
+    assert model.average_ is not None
+    assert random.average_ is None
+    drawn = random.classifier_.coef_
+    assert drawn.dtype == before.dtype
+    assert abs(np.corrcoef(drawn.ravel(), before.ravel())[0, 1]) < 0.5
+    np.testing.assert_allclose(drawn.std(axis=1), before.std(axis=1), rtol=0.5)
+
+
+def test_shuffled_labels_are_only_shuffled(model):
+    vectors = model.transform(IMAGES)
+    as_given = SimpleNamespace(permutation=np.arange)
+    same = with_shuffled_labels(model, vectors, LABELS, as_given)
+    np.testing.assert_allclose(same.classifier_.coef_, model.classifier_.coef_, atol=1e-4)
+    [evidence] = model.explain(IMAGES[:1])
+    assert map_correlation(evidence, same, IMAGES[0]) == pytest.approx(1, abs=1e-3)
+    shuffled = with_shuffled_labels(model, vectors, LABELS, np.random.default_rng(0))
+    assert np.abs(shuffled.classifier_.coef_ - model.classifier_.coef_).max() > 0.01
+    assert map_correlation(evidence, shuffled, IMAGES[0]) < 0.9
+
+
+def test_labels_that_the_model_does_not_know_are_an_error(model):
+    with pytest.raises(ValueError, match="labels contain 'moon', which is not a class of the model"):
+        with_shuffled_labels(
+            model, model.transform(IMAGES[:2]), ["moon", LABELS[1]], np.random.default_rng(0)
+        )
+
+
+def test_random_filters_are_not_learned():
+    fitted = tiny().fit(IMAGES, LABELS)
+    random = with_random_filters(fitted, IMAGES, LABELS)
+    learned, drawn = (one.stack_.learned_[0].filters for one in (fitted, random))
+    assert learned.shape == drawn.shape
+    assert not np.allclose(learned, drawn)
+    assert random.settings_.layers[0].bank["max_iter"] == 0
+    assert fitted.settings_.layers[0].bank["max_iter"] > 0
+
+
+def test_faithfulness_of_a_small_model(model):
+    calls = []
+    found = faithfulness(
+        model,
+        IMAGES[:4],
+        training=IMAGES,
+        labels=LABELS,
+        n_blobs=2,
+        n_occluded=1,
+        progress=lambda *done: calls.append(done),
+    )
+    assert calls == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert set(found.drops) == {MAP, BLOBS, OTHER, EDGES, LOWEST, OCCLUSION}
+    assert found.drops[OCCLUSION].n_images == 1
+    assert found.drops[MAP].n_images == 4
+    assert set(found.correlations) == {WEIGHTS, SHUFFLED}
+    plain = json.loads(json.dumps(found.to_json()))
+    assert plain["ratio"]["mean"] == found.ratio.mean
+    assert f"drop: {MAP}" in str(found)
+    assert f"rank correlation: {SHUFFLED}" in str(found)
+
+
+def test_an_image_is_measured_alike_in_any_order(model):
+    random = randomised_models(model, None, None)
+    first, second = (Trial(model, IMAGES[:3], random, n_blobs=1) for _ in range(2))
+    row = first.measure(2)
+    second.measure(0)
+    assert second.measure(2) == row
+    assert (
+        Trial(model, IMAGES[:3], random, n_blobs=1, random_state=1).measure(2).drops[BLOBS]
+        != row.drops[BLOBS]
+    )
+
+
+def test_old_models_are_measured_on_raw_maps(model):
+    old = with_random_weights(model, np.random.default_rng(0))
+    assert Trial(old, IMAGES[:2], {}, n_blobs=1).measure(0).drops
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"images": IMAGES[:1]}, "images has 1 image; expected at least two"),
+        ({"part": 1.5}, "part=1.5 must lie between 0 and 1"),
+        ({"n_blobs": 0}, "n_blobs=0 must be at least 1"),
+        ({"training": IMAGES}, "only one of training and labels is given"),
+        ({"random_filters": True}, "random_filters=True needs training images"),
+    ],
+)
+def test_wrong_calls_are_explained(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        faithfulness(model, **{"images": IMAGES[:2], **options})
+
+
+def test_a_model_without_places_cannot_be_tested():
+    blocks = [{"name": "gist", "source": "gist", "coding": None}]
+    fitted = edges_model(blocks=blocks).fit(IMAGES, LABELS)
+    with pytest.raises(ValueError, match="expected a model with a block that has places"):
+        faithfulness(fitted, IMAGES[:2])
+
+
+def test_the_room_is_imported_without_torch_and_numpy():
+    program = (
+        "import sys, ddsfl.explain; assert 'numpy' not in sys.modules; ddsfl.explain.faithfulness.__name__"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_classes_take_turns_in_the_study():
+    labels = ["a"] * 5 + ["b"] * 2 + ["c"] * 3
+    order = _in_turns(labels, range(1, 10))
+    assert [labels[index] for index in order] == ["a", "b", "c", "a", "b", "c", "a", "c", "a"]
+    assert sorted(order) == list(range(1, 10))
