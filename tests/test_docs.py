@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from studies import novelty
+from studies import faithfulness, novelty
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = {name: (DOCS / name).read_text() for name in ("blocks.md", "components.md", "explain.md", "python.md")}
@@ -28,3 +28,7 @@ def test_the_programs_of_the_pages_run(program, tmp_path):
 
 def test_the_page_on_novelty_is_drawn_from_its_cells():
     assert novelty.draw(json.loads(novelty.CELLS.read_text())) == novelty.PAGE.read_text()
+
+
+def test_the_table_of_faithfulness_is_drawn_from_its_cells():
+    assert f"\n{faithfulness.draw(faithfulness.read_cells())}\n" in faithfulness.PAGE.read_text()
