@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# Tests of one file share their models, so a file stays in one process.
+SPREAD := --numprocesses auto --maxprocesses 8 --dist loadfile
+
 .PHONY: help demo test test-fast check format bench clean
 
 help:
@@ -28,10 +31,10 @@ demo: $(VENV)/.base
 	$(BIN)/ddsfl demo --out demo
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(SPREAD)
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -m "not slow and not data"
+	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not data"
 
 check: $(VENV)/.test $(VENV)/.check
 	$(BIN)/ruff format --check .

@@ -10,7 +10,9 @@ import pytest
 from studies import faithfulness, novelty
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = {name: (DOCS / name).read_text() for name in ("blocks.md", "components.md", "explain.md", "python.md")}
+PAGES = {
+    name: (DOCS / name).read_text() for name in ("blocks.md", "components.md", "explain.md", "python.md")
+}
 PROGRAMS = [
     pytest.param(program, id=f"{name}-{number}")
     for name, page in PAGES.items()

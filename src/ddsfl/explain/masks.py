@@ -25,6 +25,7 @@ def smoothed(heat: Array) -> Array:
     >>> bool(np.isclose(smoothed(np.eye(30)).sum(), 30))
     True
     """
+    # "reflect" mirrors what leaves the picture back into it, which keeps the sum.
     return gaussian_filter(np.asarray(heat, np.float64), SMOOTHING * max(heat.shape), mode="reflect")
 
 

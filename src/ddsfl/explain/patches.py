@@ -152,7 +152,7 @@ def cut_out(picture: Image.Image, box: Sequence[float], side: int = SIDE) -> Arr
 
     >>> picture = Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8))
     >>> cut_out(picture, (0, 0, 0.5, 0.5), side=2).tolist()
-    [[5, 7], [20, 22]]
+    [[7, 9], [21, 23]]
     """
     top, left, bottom, right = box
     corners = (left * picture.width, top * picture.height, right * picture.width, bottom * picture.height)

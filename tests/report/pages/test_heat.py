@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ddsfl.explain.masks import smoothed
 from ddsfl.report.pages.heat import (
     AGAINST,
     FAINTEST,
@@ -16,7 +17,6 @@ from ddsfl.report.pages.heat import (
     draw_legend,
     draw_tint,
     shared_limit,
-    smooth,
     tint_png,
     tint_steps,
 )
@@ -33,13 +33,13 @@ def test_smoothing_keeps_the_sum_even_at_the_borders(shape):
     heat = np.zeros(shape)
     heat[0, 0], heat[-1, -1] = 3.0, -1.25
     heat[shape[0] // 2] += 0.01
-    np.testing.assert_allclose(smooth(heat).sum(), heat.sum(), atol=1e-12)
+    np.testing.assert_allclose(smoothed(heat).sum(), heat.sum(), atol=1e-12)
 
 
 def test_the_blur_is_4_pixels_of_a_picture_of_300():
     heat = np.zeros((201, 300))
     heat[100, 150] = 1.0
-    row = smooth(heat).sum(axis=0)
+    row = smoothed(heat).sum(axis=0)
     spread = np.sqrt((row * (np.arange(300) - 150) ** 2).sum())
     assert spread == pytest.approx(4, rel=0.01)
 

@@ -13,12 +13,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
-from scipy.ndimage import gaussian_filter
 
 Array = np.ndarray[Any, Any]
 
-#: Blur for display, in parts of the longer side: 4 pixels of a picture of 300.
-SMOOTHING = 4 / 300
 #: The limit is this quantile of the magnitudes, so that a few loud pixels do not make the rest pale.
 LIMIT_QUANTILE = 0.99
 #: Below this part of the limit nothing is tinted.
@@ -36,19 +33,6 @@ STEPS = 127
 #: Longest side of a map in pixels: maps are smooth, and a browser enlarges them well.
 _TINT_SIDE = 200
 _CONTOUR_SIDE = 96
-
-
-def smooth(heat: Array) -> Array:
-    """Return the map blurred for display; its sum stays the same.
-
-    >>> spot = np.zeros((30, 40))
-    >>> spot[0, 0] = 2.0
-    >>> blurred = smooth(spot)
-    >>> bool(blurred[0, 0] < 2), round(float(blurred.sum()), 9)
-    (True, 2.0)
-    """
-    # "reflect" mirrors what leaves the picture back into it, which is what keeps the sum.
-    return gaussian_filter(np.asarray(heat, np.float64), SMOOTHING * max(heat.shape), mode="reflect")
 
 
 def shared_limit(maps: Sequence[Array]) -> float:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddsfl.report.pages.heat import FAINTEST, contour_paths, draw_tint, shared_limit, smooth, tint_steps
+from ddsfl.explain.masks import smoothed
+from ddsfl.report.pages.heat import FAINTEST, contour_paths, draw_tint, shared_limit, tint_steps
 from ddsfl.report.pages.numbers import decimals, signed
 from ddsfl.report.pages.pixels import (
     CROP_SIDE,
@@ -113,7 +114,7 @@ class DrawnImage:
 def draw_image(image: ExplainedImage) -> DrawnImage:
     """Draw all that the page shows of an image."""
     height, width = image.picture.shape[:2]
-    maps = [smooth(question.heat) for question in image.questions]
+    maps = [smoothed(question.heat) for question in image.questions]
     limit = shared_limit(maps)
     voices = [voice for question in image.questions for voice in question.voices]
     return DrawnImage(
