@@ -26,7 +26,7 @@ from ddsfl.patches.source import Reading
 Array = np.ndarray[Any, Any]
 
 #: Training images that are searched, spread evenly over the list: more take long and show little more.
-N_IMAGES = 300
+N_IMAGES = 200
 #: Side of a stored patch in pixels.
 SIDE = 32
 
@@ -126,7 +126,7 @@ class _Best:
             return
         likeness = self.coding.likeness(vectors).cpu()
         # Of equally typical patches a random one, not always that in the upper left corner.
-        likeness += 1e-6 * torch.rand(likeness.shape, generator=self.generator)
+        likeness += 1e-6 * torch.rand(len(likeness), 1, generator=self.generator)
         self.likeness[number], rows = likeness.max(dim=0)
         self.boxes[number] = boxes[rows]
         self.features[number] = self.coding.features(vectors[rows.to(vectors.device)]).cpu()
