@@ -1,6 +1,7 @@
 """The command `ddsfl explain`: a page and JSON, training patches, and wrong calls."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 
 from ddsfl import SceneClassifier
-from tests.support.tiny import TINY_OPTIONS
+from tests.support.tiny import TINY, TINY_OPTIONS
 
 
 def test_it_writes_a_page(ddsfl, model, scenes, tmp_path):
@@ -87,6 +88,30 @@ def test_another_training_folder_is_refused(ddsfl, model, scenes, tmp_path):
     code, _, err = ddsfl("explain", model, scenes, "--json", "--training", other)
     assert code == 1
     assert f"--training {other} holds other images than the model was trained with" in err
+
+
+def test_training_images_with_other_labels_are_refused(ddsfl, model, scenes, tmp_path):
+    renamed = tmp_path / "renamed"
+    shutil.copytree(scenes, renamed)
+    first = min(folder for folder in renamed.iterdir())
+    first.rename(first.with_name("AAA"))
+    code, _, err = ddsfl("explain", model, scenes, "--json", "--training", renamed)
+    assert code == 1
+    assert f"--training {renamed}: label='AAA' is not a class; expected one of" in " ".join(err.split())
+
+
+def test_training_folders_can_be_named_by_numbers(ddsfl, scenes, tmp_path):
+    paths = sorted(scenes.rglob("*.png"))
+    names = sorted({path.parent.name for path in paths})
+    numbered = tmp_path / "numbered.csv"
+    rows = [f"{path},{names.index(path.parent.name)}" for path in paths]
+    numbered.write_text("\n".join(["path,label", *rows]))
+    fitted = SceneClassifier(changes=TINY, random_state=0, device="cpu")
+    fitted.fit(paths, [names.index(path.parent.name) for path in paths]).save(tmp_path / "m")
+    page = tmp_path / "why.html"
+    code, _, err = ddsfl("explain", tmp_path / "m", paths[0], "--out", page, "--training", numbered)
+    assert code == 0, err
+    assert len(set(re.findall(r'patch-label" title="(\d)"', page.read_text()))) > 1
 
 
 def test_train_keeps_patches_on_request(ddsfl, scenes, tmp_path):

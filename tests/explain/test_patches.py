@@ -153,3 +153,10 @@ def test_patches_are_saved_only_on_request(llc, images, tmp_path):
 def test_other_images_are_refused(llc, images):
     with pytest.raises(ValueError, match="X holds other images than the model was trained with"):
         llc.collect_patches(images[0][::-1], images[1][::-1])
+
+
+def test_labels_that_the_model_does_not_know_are_refused(llc, images):
+    renamed = [f"new {label}" for label in images[1]]
+    with pytest.raises(ValueError, match=r"y='new .*' is not a class"):
+        llc.collect_patches(images[0], renamed)
+    assert llc.patches_ is None

@@ -14,6 +14,7 @@ from ddsfl.cli.outputs import check_free
 from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import counted
+from ddsfl.explain.labels import class_number
 from ddsfl.images.folders import ImageSet, list_images
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console, quiet_for_data
@@ -112,6 +113,8 @@ def _collect(classifier: SceneClassifier, training: Path, strict: bool, console:
         raise ValueError(
             f"--training {training} holds other images than the model was trained with; expected the same."
         )
+    for label in sorted(set(label_of.values())):
+        class_number(classifier.classes_, label, f"--training {training}: label")
     console.begin("training patches")
     classifier.collect_patches(images, list(label_of.values()), progress=console.progress)
     console.close()

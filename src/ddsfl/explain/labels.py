@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddsfl.compute.parameters import among
+from ddsfl.images.labels import Labels
 
 
 def class_number(labels: np.ndarray[Any, Any], name: Any, argument: str) -> int:
@@ -20,6 +21,18 @@ def class_number(labels: np.ndarray[Any, Any], name: Any, argument: str) -> int:
         if name == label or name == str(label):
             return number
     raise ValueError(f"{argument}={str(name)!r} is not a class{among(str(name), map(str, labels))}")
+
+
+def class_numbers(given: Labels, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the number of the class of each image, the first of several; ValueError if it is no class.
+
+    >>> class_numbers(Labels.read(["7", "3", "7"]), np.array([3, 7]))
+    array([1, 0, 1])
+    """
+    if not given.single:
+        return np.asarray(given.membership_in(labels).argmax(axis=1))
+    numbers = np.array([class_number(labels, name, "y") for name in given.classes.tolist()])
+    return numbers[given.membership.argmax(axis=1)]
 
 
 class Chosen(NamedTuple):

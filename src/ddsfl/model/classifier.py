@@ -19,6 +19,7 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.explain.average import AverageEvidence
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.explainer import Explainer
+from ddsfl.explain.labels import class_numbers
 from ddsfl.explain.patches import WordPatches, collect_patches
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -246,7 +247,7 @@ class SceneClassifier(ImageEstimator):
         images, labels = read_labelled(self.settings_, X, y)
         if images.fingerprint() != self.training_["fingerprint"]:
             raise ValueError("X holds other images than the model was trained with; expected the same ones.")
-        numbers = labels.membership_in(self.classes_).argmax(axis=1)
+        numbers = class_numbers(labels, self.classes_)
         self.patches_ = collect_patches(self._encoder(), images, numbers.tolist(), progress)
         return self
 
