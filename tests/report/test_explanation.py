@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from ddsfl import SceneClassifier
+from ddsfl.explain.evidence import Evidence
 from ddsfl.report.explanation import N_VOICES, as_json, explanations, for_page, word_nouns
 from tests.support.tiny import TINY, tiny_scenes
 
@@ -67,6 +68,18 @@ def test_voices_are_both_for_and_against_and_their_boxes_lie_in_the_picture(mode
                 assert 0 <= left < right <= 480.001
                 assert spot.value * voice.value > 0
                 assert abs(spot.value) >= 0.1 * abs(voice.spots[0].value)
+
+
+def test_voices_that_say_next_to_nothing_are_not_shown(model, images, monkeypatch):
+    [one] = explained(model, images[0][:1])
+    loud = one.evidence.words(1)[0]
+    faint = loud._replace(word=loud.word + 1, value=-0.009 * loud.value)
+    heard = faint._replace(value=-0.02 * loud.value)
+    for other, n_shown in ((faint, 1), (heard, 2)):
+        both = {"for": [loud], "against": [other]}
+        monkeypatch.setattr(Evidence, "words", lambda *_, speaking, both=both, **__: both[speaking])
+        shown = for_page(one, images[0][0], word_nouns(model))
+        assert [len(question.voices) for question in shown.questions] == [n_shown] * 3
 
 
 def test_training_patches_reach_the_page(model, images):

@@ -19,6 +19,8 @@ PICTURE_SIDE = 480
 N_VOICES, N_SPOTS, N_PATCHES = 10, 4, 4
 #: Places that are less loud than this part of the loudest one of their word are not shown.
 LEAST_SPOT = 0.1
+#: Voices that say less than this part of the loudest one of a question are not shown: they read "0.00".
+LEAST_VOICE = 0.01
 SIDES: tuple[Literal["for", "against"], ...] = ("for", "against")
 
 
@@ -122,7 +124,11 @@ def _voices(
 ) -> tuple[Voice, ...]:
     """Return the loudest voices, half of them for and half against."""
     found: list[Voice] = []
-    for word in _words(evidence, name, against):
+    words = _words(evidence, name, against)
+    least = LEAST_VOICE * max((abs(word.value) for word in words), default=0)
+    for word in words:
+        if abs(word.value) < least:
+            continue
         loudest = abs(word.places[0].value)
         spots = tuple(
             Spot(_scaled(place.box, evidence.shape, shape), place.value)

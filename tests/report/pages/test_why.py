@@ -180,6 +180,15 @@ def test_voices_for_come_first_and_are_numbered_through():
     ]
 
 
+def test_it_says_what_the_numbers_and_pictures_of_voices_are():
+    text = read(made_image()).text
+    assert "what all its places add together" in text
+    assert "small pictures are patches of training images" in text
+    assert "small pictures" not in read(made_image(questions=(made_question(voices=()),))).text
+    bare = made_question(voices=(made_voice(0.1, patches=()),))
+    assert "small pictures" not in read(made_image(questions=(bare,))).text
+
+
 def test_missing_training_patches_are_explained():
     assert "--training FOLDER" not in read(made_image()).text
     bare = made_question(voices=(made_voice(0.1, patches=()),))

@@ -186,6 +186,20 @@ def test_the_first_question_shows_without_scripts(open_page, two_images):
     assert page.locator(".needs-script:visible").count() == 0
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_question_shows_both_of_its_classes(open_page, width):
+    asked = made_question('a class with "quotes"', "another class & its name")
+    page = open_page(why_page([made_image(labels=("lake",), questions=(asked,))]), width=width, height=800)
+    text = page.locator(".question > span").first
+    assert "What speaks for" in text.inner_text()
+    assert text.evaluate(
+        "node => [node.scrollWidth - node.clientWidth, node.scrollHeight - node.clientHeight]"
+    ) == [
+        0,
+        0,
+    ]
+
+
 @pytest.fixture(scope="module")
 def unruly():
     """Names of 200 letters without a space, 100 questions, 20 labels."""

@@ -40,12 +40,15 @@ def why_page(images: Sequence[ExplainedImage], title: str = TITLE) -> str:
         _check(image)
     templates = files(__package__) / "templates"
     style, script = ((templates / name).read_text(encoding="utf-8") for name in ("why.css", "why.js"))
+    voices = [voice for image in images for question in image.questions for voice in question.voices]
     return (
         _environment()
         .get_template("why.html")
         .render(
             title=title,
             images=[draw_image(image) for image in images],
+            has_voices=bool(voices),
+            has_patches=any(voice.patches for voice in voices),
             legend=png_address(draw_legend()),
             # Text of the package itself: no value of a user is in it.
             style=Markup(style),
