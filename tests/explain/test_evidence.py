@@ -211,6 +211,9 @@ def test_places_are_the_loudest_that_do_not_overlap(evidence):
     assert evidence.top(3, against=b) == evidence.top(3, a, b)
     assert evidence.top(2, b) != evidence.top(2, a)
     assert evidence.top(0) == []
+    for list_them in (evidence.top, evidence.words):
+        with pytest.raises(ValueError, match="n=-1 is negative; expected at least 0"):
+            list_them(-1)
 
 
 def test_words_are_those_that_contribute_most_beyond_the_average(evidence):

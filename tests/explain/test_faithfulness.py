@@ -327,6 +327,7 @@ def test_old_models_are_measured_on_raw_maps(model):
     ("options", "message"),
     [
         ({"images": IMAGES[:1]}, "images has 1 image; expected at least two"),
+        ({"images": []}, "images has 0 images; expected at least two"),
         ({"part": 1.5}, "part=1.5 must lie between 0 and 1"),
         ({"n_blobs": 0}, "n_blobs=0 must be at least 1"),
         ({"training": IMAGES}, "only one of training and labels is given"),

@@ -175,7 +175,7 @@ class Evidence:
 
         Without ``name`` for the first class, and without both rather than `against`.
         """
-        return self._loudest(n, self._asked(name, against), _sign(speaking))
+        return self._loudest(_number(n), self._asked(name, against), _sign(speaking))
 
     def words(
         self,
@@ -198,7 +198,7 @@ class Evidence:
         )
         return [
             Word(block, word, value, tuple(self._loudest(n_places, mix, sign, (block, word))))
-            for value, block, word in found[:n]
+            for value, block, word in found[: _number(n)]
         ]
 
     def patches(
@@ -280,6 +280,12 @@ class Evidence:
                 "relative=True needs the average training image, which this model lacks: an older ddsfl "
                 "saved it. Expected relative=False, or a model trained again."
             )
+
+
+def _number(n: int) -> int:
+    if n < 0:
+        raise ValueError(f"n={n} is negative; expected at least 0.")
+    return n
 
 
 def _sign(speaking: str) -> int:

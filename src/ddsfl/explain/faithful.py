@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddsfl.compute.words import counted
 from ddsfl.explain.deletion import BLOBS, MAP, OCCLUSION, Explained, deletion_drops, pictures, pixels_of
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.randomised import (
@@ -224,8 +225,8 @@ class Trial:
         self.images = pictures(model, images)
         if len(self.images) < 2:
             raise ValueError(
-                f"images has {len(self.images)} image; expected at least two, because each is compared with "
-                "the map of another."
+                f"images has {counted(len(self.images), 'image')}; expected at least two, because each is "
+                "compared with the map of another."
             )
         self.part, self.n_blobs, self.random_state = part, n_blobs, random_state
 
