@@ -137,6 +137,23 @@ def test_patches_of_a_gaussian_are_those_that_say_the_same(fisher, images):
     fisher.patches_ = None
 
 
+def test_no_patch_of_a_gaussian_contradicts_what_it_says(fisher, images):
+    fisher.collect_patches(*images)
+    left_out = 0
+    for evidence in fisher.explain(images[0][:6]):
+        mix = evidence._asked(None, None)
+        for word in [*evidence.words(20), *evidence.words(20, speaking="against")]:
+            [part] = [part for part in evidence.parts if part.block.name == word.block]
+            rows = part.library.of_word(word.word)
+            agree = part.echoes[rows] @ mix * word.value >= 0
+            pixels = [patch.tobytes() for patch in part.library.pixels[rows][agree]]
+            shown = evidence.patches(word.block, word.word, n=len(agree))
+            assert sorted(patch.tobytes() for patch, _ in shown) == sorted(pixels)
+            left_out += int((~agree).sum())
+    assert left_out > 0
+    fisher.patches_ = None
+
+
 def test_patches_are_saved_only_on_request(llc, images, tmp_path):
     llc.save(tmp_path / "plain")
     llc.collect_patches(*images).save(tmp_path / "with")

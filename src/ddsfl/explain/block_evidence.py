@@ -79,24 +79,28 @@ class BlockEvidence:
         return heat.numpy()
 
     def show(self, word: int, n: int, mix: Array) -> list[tuple[Array, int]]:
-        """Return the pixels and the class of ``n`` training patches that say the same through a word."""
+        """Return pixels and classes of at most ``n`` training patches that say the same through a word."""
         if self.library is None or self.echoes is None or self.by_word is None:
             return []
         rows = self.library.of_word(word)
-        loudness = self.echoes[rows] @ mix * np.sign(self.by_word[word] @ mix)
-        order = rows.start + np.argsort(-loudness, kind="stable")[:n]
-        return [(self.library.pixels[row], int(self.library.labels[row])) for row in order]
+        loudness = self.echoes[rows] @ mix * np.sign(self._beyond_average(self.by_word, mix)[word])
+        order = [row for row in np.argsort(-loudness, kind="stable") if loudness[row] >= 0]
+        shown = [rows.start + int(row) for row in order[:n]]
+        return [(self.library.pixels[row], int(self.library.labels[row])) for row in shown]
 
     def words(self, mix: Array, sign: int) -> list[tuple[int, float]]:
         """Return the words that speak with one ``sign`` somewhere in the image, and what they contribute."""
         if self.voices is None or self.by_word is None:
             return []
-        values = self.by_word @ mix
-        if self.average is not None and self.average.words is not None:
-            values = values - self.average.words @ mix
+        values = self._beyond_average(self.by_word, mix)
         spoken = sign * (self.voices.values @ torch.from_numpy(mix)) > 0
         words = self.voices.words[spoken].unique().tolist()
         return [(word, float(values[word])) for word in words if sign * values[word] > 0]
+
+    def _beyond_average(self, by_word: Array, mix: Array) -> Array:
+        """Return (M,) what each word contributes, relative to the average training image if that is known."""
+        usual = None if self.average is None else self.average.words
+        return np.asarray((by_word if usual is None else by_word - usual) @ mix)
 
     def places(self, n: int, mix: Array, sign: int, shape: tuple[int, int], word: int | None) -> list[Place]:
         """Return the ``n`` loudest places of one ``sign`` in an image of height and width ``shape``.
