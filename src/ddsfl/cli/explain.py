@@ -113,8 +113,9 @@ def _collect(classifier: SceneClassifier, training: Path, strict: bool, console:
         raise ValueError(
             f"--training {training} holds other images than the model was trained with; expected the same."
         )
-    for label in sorted(set(label_of.values())):
-        class_number(classifier.classes_, label, f"--training {training}: label")
+    for given in label_of.values():
+        for label in (given,) if isinstance(given, str) else given:
+            class_number(classifier.classes_, label, f"--training {training}: label")
     console.begin("training patches")
     classifier.collect_patches(images, list(label_of.values()), progress=console.progress)
     console.close()
