@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 from ddsfl.experiments import demo
 
 
@@ -37,3 +39,22 @@ def test_predicting_has_its_own_progress(monkeypatch):
     assert model is recorder
     assert answers == ["a", "b"]
     assert [score["accuracy"] for score in scores.values()] == [1.0] * 3
+
+
+def test_wrong_answers_are_explained_first_and_none_twice(monkeypatch):
+    labels = ["a", "b", "a", "b", "a", "b"]
+    named = []
+
+    def explanations(model, images, names, progress):
+        named.extend(names)
+        return iter(())
+
+    monkeypatch.setattr(demo, "demo_scenes", lambda seed: ([], [], list(range(6)), labels))
+    monkeypatch.setattr(demo, "explanations", explanations)
+    monkeypatch.setattr(demo, "word_nouns", lambda model: {})
+    monkeypatch.setattr(demo, "why_page", lambda images: f"{len(images)} images")
+    model = SimpleNamespace(
+        collect_patches=lambda *images, progress: None, settings_=SimpleNamespace(image_list=list)
+    )
+    assert demo.explain_some(model, ["a", "a", "a", "b", "a", "a"], seed=0) == "0 images"
+    assert named == [f"test image {n}, drawn as {labels[n]}" for n in (1, 5, 0, 2, 3, 4)]

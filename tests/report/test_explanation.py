@@ -8,7 +8,7 @@ from PIL import Image
 
 from ddsfl import SceneClassifier
 from ddsfl.explain.evidence import Evidence
-from ddsfl.report.explanation import N_VOICES, as_json, explanations, for_page, word_nouns
+from ddsfl.report.explanation import N_VOICES, _scaled, as_json, explanations, for_page, word_nouns
 from tests.support.tiny import TINY, tiny_scenes
 
 
@@ -140,3 +140,30 @@ def test_json_has_the_numbers(model, images):
         assert question["start"] + sum(question["blocks"].values()) == pytest.approx(score, abs=1e-5)
         assert {place["value"] > 0 for place in question["places"]} == {True, False}
         assert all(word["places"] for word in question["words"])
+
+
+def test_the_page_marks_images_above_the_level_of_novelty(model, images, monkeypatch):
+    monkeypatch.setattr(SceneClassifier, "novelty", lambda self, X: np.array([0.9, 1.1]))
+    found = explained(model, images[0][:2])
+    assert [one.unlike for one in found] == [False, True]
+    shown = [for_page(one, images[0][0], word_nouns(model)) for one in found]
+    assert [one.unlike for one in shown] == [False, True]
+
+
+def test_blocks_without_places_are_told_apart(images):
+    blocks = [
+        {"name": "edges", "source": "sift", "coding": {"method": "vq", "n_words": 8, "max_iter": 2}},
+        {"name": "whole", "source": "gist", "coding": None},
+    ]
+    changes = {"layers": [], "blocks": blocks}
+    model = SceneClassifier(changes=changes, random_state=0, device="cpu").fit(*images)
+    [one] = explained(model, images[0][:1])
+    shown = for_page(one, images[0][0], word_nouns(model))
+    assert [(part.block, part.placed) for part in shown.questions[0].parts] == [
+        ("edges", True),
+        ("whole", False),
+    ]
+
+
+def test_boxes_are_scaled_along_each_side():
+    assert _scaled((10, 20, 30, 40), (100, 200), (50, 50)) == (5, 5, 15, 10)

@@ -89,12 +89,13 @@ def explain_some(
     wrong = [number for number, label in enumerate(labels) if predicted[number] != label]
     right = [number for number, label in enumerate(labels) if predicted[number] == label]
     # Spread over the list, which is sorted by class.
-    shown = [
+    spread = (
         some[len(some) * part // N_EXPLAINED]
         for some in (wrong, right)
         for part in range(N_EXPLAINED)
         if some
-    ]
+    )
+    shown = list(dict.fromkeys(spread))  # there may be fewer
     names = [f"test image {number}, drawn as {labels[number]}" for number in shown]
     listed = model.settings_.image_list([images[number] for number in shown])
     console.begin("explain")
