@@ -20,6 +20,9 @@ STORED = [
     "layers",
     "unplaced",
 ]
+#: Signed codes may nearly cancel, and after a power their shares are large and of both signs: what rounding
+#: differs by is multiplied. Their sum is as exact as any.
+MAP_BOUNDS = {"llc average, power": 1e-3}
 
 
 def on(device, name, folder):
@@ -42,7 +45,7 @@ def test_the_evidence_of_a_gpu_is_that_of_a_cpu(name, tmp_path):
             assert evidence.scores[label] == pytest.approx(here.scores[label], abs=BOUND)
             assert evidence.start(label) == pytest.approx(here.start(label), abs=BOUND)
             assert evidence.unplaced(label) == pytest.approx(here.unplaced(label), abs=BOUND)
-            np.testing.assert_allclose(evidence.map(label), here.map(label), atol=BOUND)
+            np.testing.assert_allclose(evidence.map(label), here.map(label), atol=MAP_BOUNDS.get(name, BOUND))
 
 
 @pytest.mark.parametrize("name", STORED)
