@@ -54,7 +54,7 @@ def make_tree(rng: np.random.Generator, root: Path, images: Sequence[Path]) -> P
 
 def _folder(parent: Path, name: str) -> Path:
     """Make a folder; return its parent if the file system refuses the name."""
-    made = parent / _as_name(name)
+    made = parent / as_name(name)
     try:
         made.mkdir()
     except (OSError, ValueError):
@@ -62,14 +62,14 @@ def _folder(parent: Path, name: str) -> Path:
     return made
 
 
-def _as_name(text: str) -> str:
+def as_name(text: str) -> str:
     """Return text that names something inside a folder, never elsewhere."""
     return "_" if text in ("", ".", "..") else text.replace("/", "_")
 
 
 def _add(rng: np.random.Generator, folder: Path, folders: Sequence[Path], images: Sequence[Path]) -> None:
     """Add something odd to a folder."""
-    name = pick(rng, ("x", "0", _as_name(odd_text(rng)))) + pick(rng, _SUFFIXES)
+    name = pick(rng, ("x", "0", as_name(odd_text(rng)))) + pick(rng, _SUFFIXES)
     path, image = folder / name, pick(rng, images)
     kind = int(rng.integers(0, 10))
     if os.path.lexists(path):  # it may be a link to a file that is not ours

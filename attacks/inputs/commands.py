@@ -18,7 +18,7 @@ from PIL import Image
 
 from attacks.inputs.settings import TINY
 from attacks.mutations import chance, mutated, near_miss, odd_text, pick
-from attacks.trees import OUTSIDE, make_tree
+from attacks.trees import OUTSIDE, as_name, make_tree
 from ddsfl.cli.main import COMMANDS, load_command, main
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
@@ -59,7 +59,10 @@ _VALUES: dict[str, Sequence[str]] = {
     "--network": ("x=y", "=", "x", "sift=/dev/null"),
     "name": ("components", "filters", "report", "complement", "none"),
 }
-_FOLDERS = ("--out", "--scratch")
+#: What can follow --out, by command; others write a file of any name or a folder.
+_OUTPUTS = {"encode": ("x.npz", "x.csv", "a/b/c.npz"), "explain": ("x.html", "a/x.html")}
+_RARE = ("datasets", "--help", "--version", "-h", "--")
+_ODD_CLASSES = ("\x1b[31mred\n", "=1+1", "$\\frac{1}{")
 
 
 @dataclass
@@ -86,26 +89,21 @@ class Domain:
                 (self.set / label).mkdir(parents=True, exist_ok=True)
                 Image.fromarray(image).save(self.set / label / f"{number}.png")
         self.paths = sorted(self.set.glob("*/*"))
-        self.model = folder / "model.safetensors"
-        model = SceneClassifier("quick", changes=TINY, device="cpu", random_state=0)
-        model.fit(self.paths, [path.parent.name for path in self.paths]).save(self.model)
+        self.models = [folder / "model.safetensors", folder / "odd.safetensors"]
+        usual = [path.parent.name for path in self.paths]
+        odd = dict(zip(kept, _ODD_CLASSES))
+        for path, labels in zip(self.models, (usual, [odd[label] for label in usual])):
+            model = SceneClassifier("quick", changes=TINY, device="cpu", random_state=0)
+            model.fit(self.paths, labels).save(path)
         for name in COMMANDS:
             load_command(name)  # imports cost once
 
     def case(self, rng: np.random.Generator, folder: Path) -> Case:
         (folder / "out").mkdir()
-        shutil.copyfile(self.model, folder / "out" / self.model.name)
+        shutil.copyfile(pick(rng, self.models), folder / "out" / "model.safetensors")
         files = self._files(rng, folder)
         if chance(rng, 0.05):
-            odd = [
-                odd_text(rng),
-                near_miss(rng, pick(rng, _NAMES)),
-                "datasets",
-                "--help",
-                "--version",
-                "-h",
-                "--",
-            ]
+            odd = (odd_text(rng), near_miss(rng, pick(rng, _NAMES)), *_RARE)
             return Case(_words(pick(rng, (*_NAMES, *odd)) for _ in range(int(rng.integers(0, 4)))), folder)
         if chance(rng, 0.05):
             named = [pick(rng, ("scene15", "voc2007", odd_text(rng))), pick(rng, files)]
@@ -150,6 +148,8 @@ class Domain:
             make_tree(rng, images, self.paths)
         else:
             shutil.copytree(self.set, images)
+            for number, place in enumerate(sorted(images.iterdir()) if chance(rng, 0.4) else ()):
+                place.rename(images / f"{number}{as_name(odd_text(rng).replace(chr(0), ''))[:200]}")
         listed = folder / "list.csv"
         lines = [f"{path},{path.parent.name}" for path in self.paths]
         listed.write_text("\n".join(["path,label", *lines, odd_text(rng)]), errors="surrogatepass")
@@ -157,36 +157,32 @@ class Domain:
         for file in split:
             file.write_text("\n".join(str(path) for path in self.paths if chance(rng, 0.5)))
         damaged = folder / "damaged.safetensors"
-        damaged.write_bytes(mutated(rng, self.model.read_bytes(), most=3))
+        model = folder / "out" / "model.safetensors"
+        damaged.write_bytes(mutated(rng, model.read_bytes(), most=3))
         (folder / "empty").mkdir()
-        model = folder / "out" / self.model.name
         made = (images, self.set, listed, *split, damaged, model, folder / "empty", folder / "none")
         return [*map(str, made), *OUTSIDE[:3], odd_text(rng).lstrip("/")]
 
     def _options(self, rng: np.random.Generator, name: str, files: list[str], folder: Path) -> Iterator[str]:
+        places = ("set",) if name in ("predict", "explain", "encode") else ("set", "list.csv")
+        usual = {
+            "model": str(folder / "out" / "model.safetensors"),
+            "images": str(folder / pick(rng, places)),
+        }
         for parameter in load_command(name).params:
             option = parameter.opts[0]
             if parameter.param_type_name == "argument":
-                usual = {
-                    "model": str(folder / "out" / self.model.name),
-                    "images": str(pick(rng, (folder / "set", folder / "list.csv"))),
-                }
                 for _ in range(1 if parameter.nargs == 1 else int(rng.integers(1, 3))):
-                    yield (
-                        usual[option]
-                        if option in usual and chance(rng, 0.93)
-                        else self._value(rng, option, files)
-                    )
+                    odd = option not in usual or chance(rng, 0.07)
+                    yield self._value(rng, option, files) if odd else usual[option]
                 continue
-            if not parameter.required and chance(rng, 0.85):
+            needed = parameter.required or (option == "--out" and name == "explain")
+            if not needed and chance(rng, 0.85):
                 continue
             yield near_miss(rng, option) if chance(rng, 0.03) else option
-            if option in _FOLDERS:
-                yield str(
-                    folder
-                    / "out"
-                    / pick(rng, ("x", "x.npz", "x.csv", "x.html", "a/b/c.npz", _as_output(rng)))
-                )
+            if option in ("--out", "--scratch"):
+                outputs = (*_OUTPUTS.get(name, ("x", "x.csv", "a/b")) * 4, _as_output(rng))
+                yield str(folder / "out" / pick(rng, outputs))
             elif not parameter.is_flag:
                 yield self._value(rng, option, files)
 

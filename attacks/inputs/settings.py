@@ -30,7 +30,7 @@ TINY: dict[str, Any] = {
     "layers.n_components": 8,
     "layers.n_scales": 1,
     "layers.patches_per_image": 10,
-    "blocks.coding.n_words": 8,
+    "blocks.coding.n_words": 12,
     "blocks.coding.max_iter": 2,
 }
 #: Numbers of repetitions: whoever asks for a million of them has to wait. Memory grows with the square of the
