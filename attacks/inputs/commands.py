@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from attacks.domain import DECODER
 from attacks.inputs.settings import TINY
 from attacks.mutations import chance, mutated, near_miss, odd_text, pick
 from attacks.trees import OUTSIDE, as_name, make_tree
@@ -78,7 +79,7 @@ class Domain:
 
     name = "commands"
     #: The version of the source tree is stored with results.
-    may_start = ("'git'",)
+    may_start = ("'git'", DECODER)
 
     def prepare(self, folder: Path) -> None:
         images, labels = make_scenes(n_per_class=3, random_state=0, size=64)

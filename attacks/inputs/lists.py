@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from attacks.domain import DECODER
 from attacks.mutations import chance, mutated, odd_text, odd_value, pick
 from attacks.trees import OUTSIDE, make_tree
 from ddsfl.cli.inputs import read_set
@@ -46,6 +47,7 @@ class Domain:
     """Image sets as a user may have them, and worse."""
 
     name = "lists"
+    may_start = (DECODER,)
 
     def prepare(self, folder: Path) -> None:
         self.images = folder / "images"
