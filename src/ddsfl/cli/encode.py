@@ -13,7 +13,7 @@ import typer
 
 from ddsfl.cli.inputs import check_writable, load_model, read_images
 from ddsfl.cli.options import Device, ImagePaths, Network, Overwrite, Quiet, Strict
-from ddsfl.cli.outputs import check_free
+from ddsfl.cli.outputs import check_free, hold_file
 from ddsfl.compute.stages import write_whole
 from ddsfl.descriptors.network import OnnxFeatures
 from ddsfl.encoder.block import Block
@@ -23,6 +23,7 @@ from ddsfl.report.console import Console
 
 
 def encode(
+    context: typer.Context,
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A model file, or a network in an .onnx file.")
     ],
@@ -45,6 +46,7 @@ def encode(
         raise typer.BadParameter(f"--network needs a model file; {model} is a network itself")
     console = Console(quiet)
     check_writable(out)
+    hold_file(context, out, console)
     check_free(out, overwrite)
     if model.suffix == ".onnx":
         source = {"method": "onnx", "path": str(model)}

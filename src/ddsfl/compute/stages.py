@@ -16,11 +16,16 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from ddsfl.compute.locks import try_lock
+from ddsfl.compute.parts import part_of, remove_left_part, remove_left_parts
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 #: Names of stored results: the name of the step and its key; `write_whole` may leave an unfinished one.
 _STORED = re.compile(r"(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors")
-_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+\.part")
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+(-[0-9a-f]+)?\.part")
+#: How often a neighbour may remove what is being written, before that is an error.
+_ATTEMPTS = 100
 
 
 def fingerprint(*parts: Any) -> str:
@@ -40,23 +45,29 @@ def fingerprint(*parts: Any) -> str:
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Write ``payload`` to ``path`` completely or not at all, even if the disk is full."""
+    """Write ``payload`` to ``path`` completely or not at all, even if the disk is full.
+
+    Unfinished files that killed processes left in the same folder are removed.
+    """
     path = Path(path)
-    part = part_of(path)
-    try:
-        with open(part, "wb") as stream:
-            stream.write(payload)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def part_of(path: Path) -> Path:
-    """Return the file that a process writes before it gets its name."""
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    remove_left_parts(path.parent)
+    for attempt in range(1, _ATTEMPTS + 1):
+        part = part_of(path)
+        try:
+            with open(part, "wb") as stream:
+                try_lock(stream.fileno())  # it tells other processes that this file is not a left one
+                stream.write(payload)
+                stream.flush()
+                os.fsync(stream.fileno())
+            try:
+                os.replace(part, path)
+                return
+            except FileNotFoundError:  # removed by another process at a moment without the lock
+                if attempt == _ATTEMPTS:
+                    raise
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> None:
@@ -75,15 +86,25 @@ def remove_stages(folder: Path, chosen: Callable[[Path], bool] = lambda path: Tr
     """
     if not folder.is_dir():
         return
-    for path in folder.iterdir():
+    for path in _listed(folder):
         named = _STORED.fullmatch(path.name) or _UNFINISHED.fullmatch(path.name)
         if named is None or path.is_symlink() or not path.is_file() or not chosen(path):
             continue
-        if path.suffix == ".part" or _header(path).get("key") == named["key"]:
+        if path.suffix == ".part":
+            remove_left_part(path)
+        elif _header(path).get("key") == named["key"]:
             with contextlib.suppress(OSError):  # what cannot be removed stays
                 path.unlink()
     with contextlib.suppress(OSError):  # other files are in it, or it is a link
         folder.rmdir()
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if a neighbour has removed it."""
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _header(path: Path) -> Mapping[str, str]:
@@ -151,10 +172,21 @@ class Stages:
         arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             header = {"key": self._key(name), "seconds": repr(self.seconds[name])}
-            write_whole(self._path(name), save(arrays, metadata=header))
+            self._store(name, save(arrays, metadata=header))
         return arrays
+
+    def _store(self, name: str, payload: bytes) -> None:
+        """Write a result; a neighbour that shares the folder may remove it as soon as it is empty."""
+        assert self.folder is not None
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_whole(self._path(name), payload)
+                return
+            except FileNotFoundError:
+                if attempt == _ATTEMPTS:
+                    raise
 
     def is_stored(self, name: str) -> bool:
         """Return whether the result of step ``name`` is stored, without reading its arrays."""
@@ -184,5 +216,5 @@ class Stages:
                 names = [] if header_only else list(stream.keys())
                 arrays = {key: stream.get_tensor(key) for key in names}
             return arrays, float(header["seconds"])
-        except (SafetensorError, KeyError, ValueError):
+        except (SafetensorError, KeyError, ValueError, FileNotFoundError):  # removed by a neighbour just now
             return None

@@ -146,9 +146,13 @@ class Fit:
         for block, _ in pairs:
 
             def encode(name: str = block.name) -> Arrays:
-                if not encoded:
+                if name not in encoded:
+                    # A stored block is not encoded, unless its file is damaged or was removed since then.
                     missing = [
-                        pair for pair in pairs if not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
+                        pair
+                        for pair in pairs
+                        if pair[0].name == name
+                        or not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
                     ]
                     encoder = Encoder(self.sources, missing, self.where)
                     encoded.update(encoder.encode_all(self.images[part], shifted))
