@@ -70,7 +70,7 @@ class Fit:
         self.networks = NetworkFiles.of(self.sources)
         self.class_weight = _class_weight(settings.classifier.get("class_weight"), labels)
         self.codings: list[Coding | None] = []
-        keys = StageKeys(settings, self.sources, self.networks, images, labels, seed)
+        keys = StageKeys(settings, self.sources, self.networks, images, labels, seed, self.where)
         self.stages = Stages(checkpoints, key=keys, report=report)
         self._key_of = keys
 
@@ -147,7 +147,7 @@ class Fit:
 
             def encode(name: str = block.name) -> Arrays:
                 if name not in encoded:
-                    # A stored block is not encoded, unless its file is damaged or was removed since then.
+                    # A stored result that turns out to be damaged is asked for, too.
                     missing = [
                         pair
                         for pair in pairs
