@@ -13,6 +13,7 @@ from typing import Any
 import typer
 
 from ddsfl.compute.device import resolve_device, unused_gpu
+from ddsfl.compute.locks import despite_removal
 from ddsfl.compute.parameters import among
 from ddsfl.compute.parts import part_of
 from ddsfl.compute.words import why_not
@@ -24,9 +25,6 @@ from ddsfl.model.presets import PRESETS
 from ddsfl.model.settings import Settings
 from ddsfl.report.checklist import check_briefly
 from ddsfl.report.console import Console
-
-#: How often another command may remove a folder that both want to write to, before that is an error.
-_ATTEMPTS = 100
 
 
 def changed_settings(name: str, changes: list[str] | None, balanced: bool = False) -> Settings:
@@ -102,7 +100,7 @@ def _try_to_write(probe: Path, out: Path) -> None:
         if os.path.isfile(folder):
             raise typer.BadParameter(f"--out {out} cannot be written: {folder} is a file, not a folder")
     try:
-        _touch_and_remove(probe)
+        despite_removal(lambda: _touch_and_remove(probe))
     except OSError as error:
         reason = why_not(error)
         raise typer.BadParameter(f"--out {out} cannot be written: {reason}; expected another name") from error
@@ -113,15 +111,9 @@ def _try_to_write(probe: Path, out: Path) -> None:
 
 
 def _touch_and_remove(probe: Path) -> None:
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            probe.parent.mkdir(parents=True, exist_ok=True)
-            probe.touch()
-            probe.unlink()
-            return
-        except FileNotFoundError:  # another command removed a folder that both had to make
-            if attempt == _ATTEMPTS:
-                raise
+    probe.parent.mkdir(parents=True, exist_ok=True)
+    probe.touch()
+    probe.unlink()
 
 
 def network_files(given: list[str] | None) -> dict[str, str]:

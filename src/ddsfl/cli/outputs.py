@@ -13,10 +13,11 @@ import typer
 from ddsfl.compute.device import drawn_seed
 from ddsfl.compute.files import check_regular
 from ddsfl.compute.locks import InUse, held, lock_of_file, lock_of_folder
+from ddsfl.compute.parts import remove_left_parts
 from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.model.file import ModelFileError, read_header
+from ddsfl.model.file import ModelFileError, read_model
 from ddsfl.model.networks import NetworkFiles
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
@@ -45,6 +46,7 @@ def _hold(context: typer.Context, lock: Path, out: Path, console: Console, optio
         locked = context.with_resource(held(lock, out, f"`ddsfl {context.info_name}`"))
     except InUse as error:
         raise ValueError(f"{error} Wait until it ends, or choose another {option}.") from error
+    remove_left_parts(lock.parent)
     if not locked:
         console.say(f"{out}: the file system has no locks; do not start a second command with it meanwhile")
 
@@ -81,7 +83,7 @@ class EarlierModel:
         if not os.path.lexists(out):
             return None
         try:
-            return cls(out, read_header(out))
+            return cls(out, read_model(out)[1])  # a damaged model is not one that is already trained
         except ModelFileError as error:
             raise ValueError(f"{error} {_ADVICE}") from error
 

@@ -14,9 +14,10 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 if sys.platform == "win32":
     import msvcrt
@@ -25,12 +26,15 @@ else:
 
 #: Errors of a lock that somebody else holds.
 _HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
-#: How often a lock file or its folder may vanish while it is being opened.
+#: How often a lock file or a folder may vanish while it is being opened.
 _ATTEMPTS = 100
 #: A lock file that is opened is no link, no pipe that waits, and not inherited by other programs.
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 #: Where Windows locks, far behind the owner's name: what is locked there cannot be read.
 _WINDOWS_BYTE = 2**30
+
+
+Result = TypeVar("Result")
 
 
 class InUse(ValueError):
@@ -76,6 +80,21 @@ def lock_of_folder(output: Path) -> Path:
     return output / ".ddsfl.lock"
 
 
+def despite_removal(action: Callable[[], Result]) -> Result:
+    """Return what ``action`` returns: it makes a folder and a file in it, and is repeated where that fails.
+
+    Other processes make and remove the same folder when it is empty. Between the two steps of an action, and
+    even within `Path.mkdir`, it may go or come.
+
+    >>> despite_removal(lambda: 1)
+    1
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            return action()
+    return action()
+
+
 @contextmanager
 def held(lock: Path, output: Path, command: str) -> Iterator[bool]:
     """Hold a lock file in the name of a command that writes ``output``; InUse says who holds it already.
@@ -113,11 +132,7 @@ def held(lock: Path, output: Path, command: str) -> Iterator[bool]:
 def _acquired(lock: Path, output: Path) -> tuple[int, bool]:
     """Return the opened lock file and whether it is locked; False where files cannot be locked."""
     for _ in range(_ATTEMPTS):
-        try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = _opened(lock)
-        except FileNotFoundError:  # the folder was made by another command, which removed it a moment ago
-            continue
+        descriptor = despite_removal(lambda: _opened(lock))
         locked = try_lock(descriptor)
         if locked is False:
             owner = _owner(descriptor)
@@ -130,6 +145,7 @@ def _acquired(lock: Path, output: Path) -> tuple[int, bool]:
 
 
 def _opened(lock: Path) -> int:
+    lock.parent.mkdir(parents=True, exist_ok=True)
     try:
         return os.open(lock, _FLAGS)
     except FileNotFoundError:

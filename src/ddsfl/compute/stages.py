@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from ddsfl.compute.checksums import checksum_of, checksum_of_values
 from ddsfl.compute.files import check_regular
-from ddsfl.compute.locks import try_lock
+from ddsfl.compute.locks import despite_removal, try_lock
 from ddsfl.compute.parts import part_of, remove_left_part, remove_left_parts
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -27,8 +27,6 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 #: Names of stored results: the name of the step and its key; `write_whole` may leave an unfinished one.
 _STORED = re.compile(r"(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors")
 _UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+(-[0-9a-f]+)?\.part")
-#: How often a neighbour may remove what is being written, before that is an error.
-_ATTEMPTS = 100
 
 
 def fingerprint(*parts: Any) -> str:
@@ -54,23 +52,22 @@ def write_whole(path: Path, payload: bytes) -> None:
     """
     path = Path(path)
     remove_left_parts(path.parent)
-    for attempt in range(1, _ATTEMPTS + 1):
-        part = part_of(path)
-        try:
-            with open(part, "wb") as stream:
-                try_lock(stream.fileno())  # it tells other processes that this file is not a left one
-                stream.write(payload)
-                stream.flush()
-                os.fsync(stream.fileno())
-            try:
-                os.replace(part, path)
-                return
-            except FileNotFoundError:  # removed by another process at a moment without the lock
-                if attempt == _ATTEMPTS:
-                    raise
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+    # Another process may do the same, and see our unfinished file before it is locked.
+    despite_removal(lambda: _write_and_rename(path, payload))
+
+
+def _write_and_rename(path: Path, payload: bytes) -> None:
+    part = part_of(path)
+    try:
+        with open(part, "wb") as stream:
+            try_lock(stream.fileno())  # which tells that somebody writes it
+            stream.write(payload)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> None:
@@ -177,20 +174,21 @@ class Stages:
         if self.folder is not None:
             header = {"key": self._key(name), "seconds": repr(self.seconds[name])}
             sealed = {**header, "checksum": _checksum(arrays, header)}
-            self._store(name, save(arrays, metadata=sealed))
+            payload = save(arrays, metadata=sealed)
+            despite_removal(lambda: self._store(name, payload))  # other runs may share the folder
         return arrays
 
     def _store(self, name: str, payload: bytes) -> None:
-        """Write a result; a neighbour that shares the folder may remove it as soon as it is empty."""
+        """Write a result; a folder that has taken its name is removed if it is empty, and otherwise kept."""
         assert self.folder is not None
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                write_whole(self._path(name), payload)
-                return
-            except FileNotFoundError:
-                if attempt == _ATTEMPTS:
-                    raise
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        try:
+            write_whole(path, payload)
+        except IsADirectoryError:
+            warnings.warn(f"{path} is a folder; the result of {name} is not kept.", stacklevel=4)
 
     def is_stored(self, name: str) -> bool:
         """Return whether the result of step ``name`` is stored, without reading its arrays."""
