@@ -14,8 +14,8 @@ LONGEST_CHAIN = 10
 
 
 def cases(bench: Bench, count: int) -> list[Case]:
-    """Return ``count`` kills: half of them, if there are as many, one before each change of a file."""
-    n_at_changes = min(bench.n_changes, max(1, count // 2))
+    """Return ``count`` kills, four or more: nearly half of them before changes of files, each change once."""
+    n_at_changes = min(bench.n_changes, (count - 2) // 2)
     # Fewer kills than changes are spread over all of the run.
     numbers = [1 + number * bench.n_changes // n_at_changes for number in range(n_at_changes)]
     others = [

@@ -114,6 +114,8 @@ def _in_child(work: Callable[[], None], printed: int, faults: Sequence[Fault]) -
     os.dup2(printed, 1)
     os.dup2(printed, 2)
     os.close(printed)
+    # New streams: the old ones know whether the streams of the parent were files.
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)
     for fault in faults:
         fault()
     work()

@@ -17,11 +17,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 def test_one_case_of_each_kind(tmp_path):
-    command = [sys.executable, "-m", "attacks.chaos", "--kills", "6", "--damages", "19", "--others", "11"]
+    command = [sys.executable, "-m", "attacks.chaos", "--kills", "4", "--damages", "19", "--others", "11"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
-    assert "36 cases, 0 wrong" in done.stdout
+    assert "34 cases, 0 wrong" in done.stdout
 
 
 def made_bench(folder):

@@ -118,14 +118,15 @@ def test_a_lock_file_that_its_owner_just_removed_is_not_taken(tmp_path, monkeypa
 
 
 def test_a_folder_that_vanishes_is_made_again(tmp_path, monkeypatch):
-    folder, opened = tmp_path / "f", locks._opened
+    folder, opened = tmp_path / "f", os.open
 
-    def without_folder_once(path):
-        folder.rmdir()
-        monkeypatch.setattr(locks, "_opened", opened)
-        return opened(path)
+    def without_folder_once(*given):
+        if given[1] & os.O_CREAT:
+            folder.rmdir()
+            monkeypatch.setattr(locks.os, "open", opened)
+        return opened(*given)
 
-    monkeypatch.setattr(locks, "_opened", without_folder_once)
+    monkeypatch.setattr(locks.os, "open", without_folder_once)
     with held(lock_of_folder(folder), folder, "") as locked:
         assert locked
 
