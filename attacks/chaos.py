@@ -1,6 +1,6 @@
 """Trainings that are killed, damaged, starved and disturbed must end with the model of an undisturbed one.
 
-    python -m attacks.chaos [--kills 200] [--damages 200] [--others 80] [--seed 0] [--first 1] [--jobs 2]
+    python -m attacks.chaos [--kills 200] [--damages 220] [--others 80] [--seed 0] [--first 1] [--jobs 2]
 
 Kills: before every change of a file, within writes, at random moments, and again and again. Damages: of every
 stage in every way, and of models. Others: a full or read-only disk, no rights, open files or memory, and two
@@ -52,6 +52,8 @@ def main() -> None:
                 counts[cases[number - 1].kind, outcome] += 1
                 if outcome == WRONG:
                     print(f"case {number}, {cases[number - 1].kind}: {details}", file=sys.stderr)
+                if number % 50 == 0:
+                    print(f"{number} of {len(cases)} cases done", file=sys.stderr)
     show(table(counts))
     n_wrong = sum(count for (_, outcome), count in counts.items() if outcome == WRONG)
     print(
@@ -122,7 +124,7 @@ def _options() -> argparse.Namespace:
         prog="python -m attacks.chaos", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--kills", type=int, default=200, help="trainings that are killed")
-    parser.add_argument("--damages", type=int, default=200, help="damaged stages and models")
+    parser.add_argument("--damages", type=int, default=220, help="damaged stages and models")
     parser.add_argument(
         "--others", type=int, default=80, help="trainings that lack something or have a rival"
     )

@@ -66,7 +66,7 @@ class Ended:
 
     def check_sentence(self) -> None:
         """Raise Wrong unless the program ended with one sentence about what went wrong."""
-        usage = self.code == 2 and "cannot be written" in " ".join(self.said.split())
+        usage = self.code == 2 and "cannot be written" in " ".join(self.said.replace("│", " ").split())
         if "Traceback" in self.said or not (usage or (self.code == 1 and self.said.count("ddsfl: ") == 1)):
             raise Wrong(f"exit {self.code}, no sentence: {self.said[-2000:]}")
 

@@ -58,7 +58,7 @@ def _few_descriptors(place: Place, rng: Random) -> Outcome:
 
 
 def _little_memory(place: Place, rng: Random) -> Outcome:
-    return _lacking(place, [partial(faults.limit_memory, int(2 ** rng.uniform(16, 28)))])
+    return _lacking(place, [partial(faults.limit_memory, int(2 ** rng.uniform(16, 32)))])
 
 
 def _folder_without_rights(place: Place, rng: Random) -> Outcome:
@@ -83,7 +83,7 @@ def _small_disk(place: Place, rng: Random) -> Outcome:
         _mount(mounted, f"remount,size={10 * needed}")
         return _judged(small, ended)
     finally:
-        subprocess.run(["umount", str(mounted)], check=True)
+        _unmount(mounted)
 
 
 def _mount(folder: Path, options: str) -> bool:
@@ -96,5 +96,10 @@ def _mount(folder: Path, options: str) -> bool:
 def _can_mount(folder: Path) -> bool:
     if os.getuid() != 0 or not _mount(folder, "size=100000"):
         return False
-    subprocess.run(["umount", str(folder)], check=True)
+    _unmount(folder)
     return True
+
+
+def _unmount(folder: Path) -> None:
+    subprocess.run(["umount", str(folder)], check=True)
+    folder.rmdir()

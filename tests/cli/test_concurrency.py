@@ -2,10 +2,12 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from ddsfl import SceneClassifier
+from ddsfl.cli.inputs import check_writable
 from ddsfl.compute.locks import held, lock_of_file, lock_of_folder
 from ddsfl.compute.parts import part_of
 from ddsfl.compute.stages import remove_stages
@@ -128,3 +130,18 @@ def test_vectors_that_vanish_when_the_others_are_encoded_are_encoded_too(
     fit(scenes, tmp_path / "stages").save(tmp_path / "again")
     assert encoded == [["layer1"], ["layer2"]]
     assert (tmp_path / "again").read_bytes() == model.read_bytes()
+
+
+def test_a_folder_that_another_command_removes_is_no_reason_to_refuse_an_output(tmp_path, monkeypatch):
+    """Both make the folder to see whether they can write there, and remove it again."""
+    touch, removed = Path.touch, []
+
+    def without_folder_once(path):
+        if not removed:
+            removed.append(path.parent.rmdir())
+        touch(path)
+
+    monkeypatch.setattr(Path, "touch", without_folder_once)
+    check_writable(tmp_path / "new" / "model")
+    assert len(removed) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
