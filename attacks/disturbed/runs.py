@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import select
 import shutil
@@ -115,7 +116,8 @@ def _in_child(work: Callable[[], None], printed: int, faults: Sequence[Fault]) -
     os.dup2(printed, 2)
     os.close(printed)
     # New streams: the old ones know whether the streams of the parent were files.
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)
+    sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(one, "w", closefd=False)) for one in (1, 2))
+    sys.stderr.reconfigure(line_buffering=True)
     for fault in faults:
         fault()
     work()

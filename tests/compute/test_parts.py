@@ -9,7 +9,7 @@ import pytest
 from ddsfl.compute import locks
 from ddsfl.compute import stages as module
 from ddsfl.compute.locks import try_lock
-from ddsfl.compute.parts import part_of
+from ddsfl.compute.parts import part_of, remove_left_parts
 from ddsfl.compute.stages import write_whole
 
 
@@ -76,3 +76,16 @@ def test_a_part_that_was_removed_too_early_is_written_again(tmp_path, monkeypatc
     assert (tmp_path / "model").read_bytes() == b"whole"
     assert names(tmp_path) == ["model"]
     assert len(removed) == 1
+
+
+def test_what_is_being_written_does_not_look_left(tmp_path, monkeypatch):
+    fsync, writes = os.fsync, []
+
+    def with_a_neighbour(descriptor):
+        writes.append(descriptor)
+        remove_left_parts(tmp_path)
+        fsync(descriptor)
+
+    monkeypatch.setattr(module.os, "fsync", with_a_neighbour)
+    write_whole(tmp_path / "model", b"whole")
+    assert len(writes) == 1

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from attacks.chaos import all_cases, table
 from attacks.disturbed.runs import Bench, Ended, Place, Wrong
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
