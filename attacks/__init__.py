@@ -1,1 +1,1 @@
-"""Attacks on the product: hostile input (`attacks.fuzz`) and kills (`attacks.chaos`); see docs/robustness.md."""
+"""Attacks on the product: hostile input (`attacks.fuzz`) and kills (`attacks.chaos`); docs/robustness.md."""
