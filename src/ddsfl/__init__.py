@@ -1,7 +1,5 @@
 """Discriminative, shareable local image features from small labelled image sets."""
 
-from __future__ import annotations
-
 import os
 
 TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
@@ -69,7 +67,7 @@ _MODULES = {
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _MODULES:
         raise AttributeError(f"module 'ddsfl' has no attribute {name!r}")
     import importlib

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
+    from ddsfl.report.console import Console
+
 #: Signals that end the program, and what is said about them.
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "the terminal was closed"}
 #: Seconds that an orderly end may take after a signal.
@@ -47,18 +49,22 @@ class _State:
 
     received: int | None = None
     """The signal that ends the program."""
+    told = False
+    """Whether the line about it was printed."""
     leaving = False
     """Whether the command has ended: what remains is the interpreter's own end."""
     code = 1
     """The exit code; that of an unexpected error until the command has ended."""
 
 
-def run(command: Callable[[], object]) -> NoReturn:
-    """Run the program's ``command`` as the whole of this process, from its first import to its exit code."""
+def run(command: Callable[[], object], answering: Callable[[int, FrameType | None], None]) -> NoReturn:
+    """Run the program's ``command`` as the whole of this process, from its first import to its exit code.
+
+    Signals that ``answering`` has answered so far are answered here from now on.
+    """
     for name in _WORDS:
         number = getattr(signal, name, None)
-        # Ignored from the start (nohup, a job in the background): it stays ignored.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+        if number is not None and signal.getsignal(number) is answering:
             signal.signal(number, _receive)
     guard_streams()
     sys.unraisablehook = _unraisable
@@ -103,14 +109,27 @@ def ended(command: Callable[[], object]) -> int:
 
 
 def _receive(number: int, frame: FrameType | None) -> None:
-    """Answer a signal: the first raises `Interrupted`, a second one and one that comes late end at once."""
-    if _State.received is not None or _State.leaving:
+    """Answer a signal: the first raises `Interrupted`; a second one, and one that comes late, end at once."""
+    if _State.received is not None or _State.leaving or _is_importing(frame):
         _end_now(_State.received or number)
     _State.received = number
     if hasattr(signal, "SIGALRM"):  # whatever holds up an orderly end does so for seconds only
         signal.signal(signal.SIGALRM, lambda *_: _end_now(number))
         signal.alarm(_PATIENCE)
     raise Interrupted(number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported, when an exception may abort the process.
+
+    Libraries in C++ call Python as they are loaded, and some cannot pass an exception on. Nothing that has to
+    be cleaned up is under way then.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
@@ -125,22 +144,25 @@ def _end_now(number: int) -> NoReturn:
     """End without cleaning up; unfinished files are removed by the next run."""
     _ignore_signals()
     with contextlib.suppress(OSError):
-        os.write(2, f"{_farewell(number, resumes=False)}\n".encode())
+        os.write(2, f"{_farewell(number)}\n".encode())
     _end_children()
     os._exit(128 + number)
 
 
 def _interrupted(number: int) -> int:
     _ignore_signals()  # the line is printed once
-    resumes = _stop_progress()
+    _stop_progress()
     _end_children()
-    print(_farewell(number, resumes), file=sys.stderr)
+    if not _State.told:
+        print(_farewell(number), file=sys.stderr)
+    _State.told = _State.received is not None
     return 128 + number
 
 
-def _farewell(number: int, resumes: bool) -> str:
+def _farewell(number: int) -> str:
     below = "\n" if os.isatty(2) else ""  # where a terminal shows ^C
-    how = "; rerun the same command to resume." if resumes else "."
+    console = _console()
+    how = "; rerun the same command to resume." if console and console.resumable() else "."
     return f"{below}ddsfl: {_WORDS[signal.Signals(number).name]}{how}"
 
 
@@ -169,10 +191,15 @@ def _leave() -> NoReturn:
     os._exit(_State.code)
 
 
-def _stop_progress() -> bool:
-    """End the running line of progress; return whether the command can be resumed."""
-    console = sys.modules.get("ddsfl.report.console")  # without it nothing runs
-    return console is not None and bool(console.Console.break_off())
+def _stop_progress() -> None:
+    if console := _console():
+        console.break_off()
+
+
+def _console() -> type[Console] | None:
+    """Return the class of the messages of a running command, unless it was not needed so far."""
+    module = sys.modules.get("ddsfl.report.console")
+    return getattr(module, "Console", None)
 
 
 def _tell(sentence: str) -> int:

@@ -95,7 +95,7 @@ def _neutral() -> Iterator[None]:
     except Exception as error:
         if hasattr(error, "format_message"):  # of a wrong call; the name of its class differs among versions
             message = one_line(error.format_message())
-            error.format_message = lambda: message  # type: ignore[attr-defined]
+            error.format_message = lambda: message
         raise
 
 

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or no longer read: results are never lost silently, messages may be."""
+"""Standard streams that are closed, full or not read: results are never lost silently, messages may be."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Messages(io.FileIO):
 
 
 def guard_streams() -> None:
-    """Replace the standard streams of this process, so that nothing else gets their numbers or fails by them."""
+    """Replace the standard streams, so that no other file gets their numbers and messages never fail."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -141,16 +141,20 @@ class Console:
             _message(f"{name}: {time.perf_counter() - self._start:.1f} s")
 
     @classmethod
-    def break_off(cls) -> bool:
-        """Abandon the current stage, so that the last message has its own line.
+    def break_off(cls) -> None:
+        """Abandon the current stage, so that the last message has its own line."""
+        if (console := cls._current()) is not None:
+            console._end()
 
-        Returns whether the command can be resumed.
-        """
-        console = None if cls._latest is None else cls._latest()
-        if console is None:
-            return False
-        console._end()
-        return console.resumes
+    @classmethod
+    def resumable(cls) -> bool:
+        """Return whether the command can be resumed."""
+        console = cls._current()
+        return console is not None and console.resumes
+
+    @classmethod
+    def _current(cls) -> Console | None:
+        return None if cls._latest is None else cls._latest()
 
     def _end(self) -> str:
         """End the running line; return the name of the stage that it showed, if any."""
@@ -206,7 +210,7 @@ def quiet_for_data() -> bool:
 def show(*tables: Table) -> None:
     """Print tables on standard output, complete on any terminal, in a pipe and in any encoding.
 
-    Nothing in them is markup, and what a terminal would obey is escaped. A cell of several lines is a `Group`.
+    Nothing in them is markup, and what a terminal would obey is escaped. Cells of several lines are a `Group`.
     """
     encoding, screen = sys.stdout.encoding or "utf-8", _screen()
     for table in tables:

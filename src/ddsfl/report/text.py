@@ -1,7 +1,7 @@
 """Text for terminals and files of any encoding.
 
-What an encoding lacks is replaced, never an error. What a terminal would obey (escape codes, line breaks, marks
-of direction) is shown escaped: file and class names come from anywhere.
+What an encoding lacks is replaced, never an error. What a terminal would obey (escape codes, line breaks,
+marks of direction) is shown escaped: file and class names come from anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANY_TEXT = "ddsfl.any_text"
 
 
 def printable(text: str, encoding: str) -> str:
-    r"""Return ``text`` in one line, with everything replaced that ``encoding`` lacks or a terminal would obey.
+    r"""Return ``text`` in one line; what ``encoding`` lacks or a terminal would obey is replaced.
 
     >>> printable("Küche ± 海\x1b", "ascii"), printable("Küche", "utf-8")
     ('K\\xfcche +- \\u6d77\\x1b', 'Küche')
