@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 
 from ddsfl.cli.streams import OutputLost, guard_streams
 from ddsfl.report.text import one_line
@@ -68,6 +69,7 @@ def run(command: Callable[[], object], answering: Callable[[int, FrameType | Non
             signal.signal(number, _receive)
     guard_streams()
     sys.unraisablehook = _unraisable
+    _calm_warnings()
     atexit.register(_leave)  # the first to be registered runs last
     _State.code = ended(command)
     if _State.received is not None:
@@ -117,6 +119,19 @@ def _receive(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGALRM, lambda *_: _end_now(number))
         signal.alarm(_PATIENCE)
     raise Interrupted(number)
+
+
+def _calm_warnings() -> None:
+    """Show warnings in one line each; they are no errors, even if PYTHONWARNINGS says so."""
+    if any(action == "error" for action, *_ in warnings.filters):
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *where: object, **more: object) -> None:
+    print(f"  - {one_line(str(message))}", file=sys.stderr)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

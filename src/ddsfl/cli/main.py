@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 import ddsfl
 from ddsfl.cli.ends import Interrupted, ended
 from ddsfl.cli.help import Command, without_types
+from ddsfl.cli.needs import check_needs
 from ddsfl.report.text import ANY_TEXT, one_line
 
 
@@ -103,6 +104,7 @@ def load_command(name: str) -> Any:
     """Import a command of the table."""
     from ddsfl.report.console import Console
 
+    check_needs()
     module, _, attribute = COMMANDS[name].home.partition(":")
     with Console("--quiet" in sys.argv).passing("starting"):  # torch takes seconds
         function = getattr(importlib.import_module(f"ddsfl.cli.{module}"), attribute)

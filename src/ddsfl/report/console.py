@@ -210,7 +210,7 @@ def quiet_for_data() -> bool:
 def show(*tables: Table) -> None:
     """Print tables on standard output, complete on any terminal, in a pipe and in any encoding.
 
-    Nothing in them is markup, and what a terminal would obey is escaped. Cells of several lines are a `Group`.
+    Nothing in them is markup, and what a terminal would obey is escaped. Cells of several lines are `Group`s.
     """
     encoding, screen = sys.stdout.encoding or "utf-8", _screen()
     for table in tables:
