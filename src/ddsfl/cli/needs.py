@@ -29,9 +29,8 @@ def _check_memory() -> None:
         return
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < LEAST_MEMORY:
-        raise MemoryError(
-            f"the limit is {limit // 1_000_000} MB (ulimit -v); expected at least {LEAST_MEMORY // 1_000_000}."
-        )
+        least = LEAST_MEMORY // 1_000_000
+        raise MemoryError(f"the limit is {limit // 1_000_000} MB (ulimit -v); expected at least {least}.")
 
 
 def _check_threads(count: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import IO
 
 #: What a spreadsheet takes for the beginning of a formula, also behind blanks and quotes and in full width.
@@ -44,11 +44,6 @@ def unquoted(cell: str) -> str:
     ('=A1', "'quoted'")
     """
     return cell[1:] if cell.startswith("'") and _runs(cell[1:]) else cell
-
-
-def unquoted_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """Yield rows of a CSV with `unquoted` cells."""
-    return ([unquoted(cell) for cell in row] for row in rows)
 
 
 def _runs(cell: str) -> bool:
