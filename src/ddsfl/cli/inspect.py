@@ -11,7 +11,7 @@ from ddsfl.cli.inputs import check_folder, check_model
 from ddsfl.cli.options import ModelPath, Quiet
 from ddsfl.cli.outputs import hold_folder
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, show, show_line
 from ddsfl.report.inspection import describe_model
 from ddsfl.report.pictures import draw_model
 
@@ -41,4 +41,4 @@ def inspect(
         for table in describe_model(classifier):
             show(table)
         for file in files:
-            print(file)
+            show_line(file)

@@ -19,7 +19,7 @@ from ddsfl.experiments.axes import GRIDS, SHORT, count_candidates
 from ddsfl.experiments.search import Search, Trial, search_settings
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.settings import Settings
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, show, show_line
 
 NAMES = ", ".join(["preset", *SHORT])
 
@@ -87,7 +87,7 @@ def search(
         console=console,
     )
     show(_table(result))
-    print(_command(images, result.best.settings, seed))
+    show_line(_command(images, result.best.settings, seed))
 
 
 def _axes(tries: list[str] | None, over: str | None) -> dict[str, tuple[Any, ...]]:
