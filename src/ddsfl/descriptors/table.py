@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ddsfl.compute.rules import Rule, rules
+from ddsfl.compute.spreadsheets import unquoted
 from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
@@ -190,7 +191,7 @@ def _read_npz(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    with open(path, newline="", encoding="utf-8-sig") as stream:
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
         lines = [(number, line) for number, line in enumerate(csv.reader(stream), start=1) if line]
     if lines and not _is_number(lines[0][1][-1]):
         lines = lines[1:]
@@ -204,7 +205,7 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
                 vectors[row] = [float(cell) for cell in line[1:]]
         except ValueError as error:
             raise ValueError(f"line {number}: {error}.") from error
-    return [line[0] for _, line in lines], vectors
+    return [unquoted(line[0]) for _, line in lines], vectors
 
 
 def _is_number(cell: str) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddsfl.compute.files import check_regular, regular_only
+from ddsfl.compute.spreadsheets import unquoted
 from ddsfl.compute.words import counted, why_not
 from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
 from ddsfl.images.lookalikes import look_alikes
@@ -215,9 +216,11 @@ def _from_csv(path: Path, least: int) -> ImageSet:
                 )
             for row in rows:
                 line = f"Line {rows.line_num} of {path.name} left out:"
-                file = (row["path"] or "").strip()
+                file = unquoted(row["path"] or "").strip()
                 label = tuple(
-                    dict.fromkeys(name.strip() for name in (row["label"] or "").split(";") if name.strip())
+                    dict.fromkeys(
+                        name.strip() for name in unquoted(row["label"] or "").split(";") if name.strip()
+                    )
                 )
                 if not file:
                     problems.append(f"{line} it has no path.")
