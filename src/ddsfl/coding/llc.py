@@ -16,10 +16,11 @@ from torch import Tensor
 from ddsfl.coding.codebook import Codebook
 from ddsfl.coding.codes import Codes
 from ddsfl.compute.device import has_kernels, rows_within, slices
-from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
+from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast, checked_state
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.compute.rows import rebuilding_weights
 from ddsfl.compute.rules import choice, real, rules, whole, wrong
+from ddsfl.compute.tensors import Tensors
 
 #: On CUDA, systems of up to this many words are solved within one kernel.
 FUSED_NEIGHBORS = 8
@@ -199,7 +200,7 @@ class LLC(Codebook):
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
         """Restore the arrays of another codebook; without a "shortlist" the search is exact."""
         super().restore(state)
-        self.shortlist_ = state.get("shortlist", np.zeros(0))
+        self.shortlist_ = checked_state(Tensors.of(state)) if "shortlist" in state else np.zeros(0)
         return self
 
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:

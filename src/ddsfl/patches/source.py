@@ -67,6 +67,10 @@ class Source(Checked, BaseEstimator, ABC):
         """Restore the arrays returned by `state` of another source."""
         return self
 
+    def width_of(self, output: int) -> int | None:
+        """Return the number of values of an output's descriptors; None if only its file can tell."""
+        return None
+
     def identity(self, output: int) -> Any:
         """Return the parameters that determine an output, as plain values."""
         return {key: value for key, value in self.get_params(deep=False).items() if key != "device"}
@@ -189,6 +193,10 @@ class GlobalSource(PixelSource):
     @abstractmethod
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, d) of uint8 images (channels, height, width), not normalised."""
+
+    def width_of(self, output: int) -> int | None:
+        """Return the number of values of a vector."""
+        return getattr(self, "_n_features_out", None)
 
     def transform(self, images: Images) -> Matrix | Tensor:
         """Return the vectors (n_images, d), not normalised: a tensor for tensors, an array for other images.
