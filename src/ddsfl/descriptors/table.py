@@ -49,7 +49,7 @@ class TableFeatures(ListSource):
         path=Rule("the path of an .npz or .csv file", lambda path: FILE.accepts(path) and _is_table(path))
     )
 
-    must_match = False  # the vectors of new images stand in a new table
+    must_match, noun = False, "table"  # the vectors of new images stand in a new table
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path

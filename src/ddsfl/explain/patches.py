@@ -62,19 +62,22 @@ class WordPatches:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
-    def restore(cls, state: Mapping[str, Array], coding: Coding, n_classes: int) -> WordPatches:
-        """Return what `state` came from; KeyError or ValueError names a wrong array."""
+    def restore(cls, state: Mapping[str, Array], block: str, coding: Coding, n_classes: int) -> WordPatches:
+        """Return the patches of a block from arrays called words.BLOCK, pixels.BLOCK and so on.
+
+        KeyError or ValueError names an array that is missing or wrong.
+        """
         tensors = Tensors.of(state)
-        words = tensors.whole("words", (0, 2**40), most=coding.n_learned - 1)
+        words = tensors.whole(f"words.{block}", (0, 2**40), most=coding.n_learned - 1)
         if (np.diff(words) < 0).any():
-            raise tensors.wrong("words", "is not in order", "the numbers of words, ascending")
-        colours = (3,) * (tensors["pixels"].ndim - 3)
+            raise tensors.wrong(f"words.{block}", "is not in order", "the numbers of words, ascending")
+        n_patches, colour = len(words), (3,) if tensors[f"pixels.{block}"].ndim == 4 else ()
         width = coding.features(torch.zeros(1, coding.n_features_in_)).shape[1]
         return cls(
             words,
-            tensors.bytes("pixels", len(words), SIDE, SIDE, *colours[:1]),
-            tensors.whole("labels", len(words), most=n_classes - 1),
-            tensors.real("features", len(words), width).astype(np.float32, copy=False),
+            tensors.bytes(f"pixels.{block}", n_patches, SIDE, SIDE, *colour),
+            tensors.whole(f"labels.{block}", n_patches, most=n_classes - 1),
+            tensors.real(f"features.{block}", n_patches, width).astype(np.float32, copy=False),
         )
 
 

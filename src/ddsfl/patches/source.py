@@ -220,6 +220,8 @@ class ListSource(Source):
 
     sees_pixels = False
     must_match = True
+    #: What its file is called in messages.
+    noun: ClassVar[str] = "network"
 
     @abstractmethod
     def vectors(
@@ -240,6 +242,10 @@ class ListSource(Source):
     def file(self) -> str | None:
         """The file that it reads, or None."""
         return None
+
+    def needs_other_files(self) -> bool:
+        """Return whether its file names other files that would be read too."""
+        return False
 
     @abstractmethod
     def fingerprint(self) -> str:
