@@ -24,6 +24,8 @@ from ddsfl.compute.tensors import Tensors
 
 #: On CUDA, systems of up to this many words are solved within one kernel.
 FUSED_NEIGHBORS = 8
+#: The distances between more words than this take more than half a gigabyte.
+MOST_WORDS = 8000
 
 
 class WordDistances(NamedTuple):
@@ -103,7 +105,8 @@ def word_distances(words: Tensor) -> WordDistances:
     centred = words - words.mean(dim=0)
     gram = centred @ centred.T
     norms = gram.diagonal()
-    return WordDistances(norms[:, None] + norms[None, :] - 2 * gram, float(norms.max()))
+    between = (norms[:, None] + norms[None, :]).sub_(gram, alpha=2)  # in place: M x M is large
+    return WordDistances(between, float(norms.max()))
 
 
 def _solve_for_ones(matrices: Tensor) -> Tensor:
@@ -157,7 +160,7 @@ class LLC(Codebook):
     """
 
     RULES = rules(
-        **Codebook.RULES,
+        **{**Codebook.RULES, "n_words": whole(1, MOST_WORDS)},
         n_neighbors=whole(1, 1000),
         regularisation=real(above=0),
         search=choice("fast", "exact"),

@@ -35,10 +35,13 @@ class Tensors(Mapping[str, Array]):
     >>> edges.real("words", 3, 2)
     Traceback (most recent call last):
     ValueError: tensor 'block.edges.words' has shape (2, 2); expected (3, 2).
+    >>> Tensors({"words": np.eye(2)}).unread()
+    ['words']
     """
 
     def __init__(self, arrays: Mapping[str, Array], prefix: str = "") -> None:
         self.arrays, self.prefix = arrays, prefix
+        self._read: set[str] = set()
 
     @classmethod
     def of(cls, state: Mapping[str, Array]) -> Tensors:
@@ -47,13 +50,23 @@ class Tensors(Mapping[str, Array]):
 
     def within(self, prefix: str) -> Tensors:
         """Return those whose names go on with ``prefix``."""
-        return Tensors(self.arrays, self.prefix + prefix)
+        some = Tensors(self.arrays, self.prefix + prefix)
+        some._read = self._read
+        return some
+
+    def unread(self) -> list[str]:
+        """Return the complete names of all arrays that nobody asked for, here or `within`."""
+        return sorted(self.arrays.keys() - self._read)
 
     def __getitem__(self, name: str) -> Array:
         complete = self.prefix + name
         if complete not in self.arrays:
             raise KeyError(complete)
+        self._read.add(complete)
         return np.asarray(self.arrays[complete])
+
+    def __contains__(self, name: object) -> bool:
+        return f"{self.prefix}{name}" in self.arrays
 
     def __iter__(self) -> Iterator[str]:
         return (name.removeprefix(self.prefix) for name in self.arrays if name.startswith(self.prefix))
@@ -95,14 +108,27 @@ class Tensors(Mapping[str, Array]):
         fits = array.ndim == len(shape) and all(map(_fits, array.shape, shape))
         if not fits:
             raise self.wrong(name, f"has shape {array.shape}", _shape_words(shape))
-        if least is not None and array.size:
-            # Not isfinite: two passes without a temporary array are faster, and NaN fails both comparisons.
+        if least is not None and array.size and not _is_small(array, min(-least, most)):
+            # Not isfinite, which needs a temporary array; NaN fails both comparisons.
             low, high = array.min(), array.max()
             if not (least <= low and high <= most):
                 raise self.wrong(
                     name, f"has values from {low:g} to {high:g}", f"numbers from {least:g} to {most:g}"
                 )
         return array
+
+
+def _is_small(array: Array, most: float) -> bool:
+    """Return whether all values surely have magnitudes up to ``most``: the sum of their squares does.
+
+    >>> _is_small(np.ones(3), 2.0), _is_small(np.ones(9), 2.0), _is_small(np.full(3, np.nan), 2.0)
+    (True, False, False)
+    """
+    if array.dtype.kind != "f" or most <= 0:
+        return False
+    values = array.reshape(-1)
+    with np.errstate(all="ignore"):
+        return bool(np.dot(values, values) <= most**2)  # one fast pass, and no number hides from it
 
 
 def _fits(found: int, length: Length) -> bool:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import csv
+import io
+import lzma
+import math
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
+from ddsfl.compute.files import regular_only
 from ddsfl.compute.rules import Rule, rules
 from ddsfl.compute.stages import fingerprint
+from ddsfl.compute.words import why_not
 from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
@@ -108,8 +115,15 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
         raise ValueError(f"path={os.fspath(path)} does not exist; expected a table of vectors.")
     try:
         paths, vectors = _read_npz(path) if suffix == ".npz" else _read_csv(path)
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {error}") from error
+    except _NotATable as error:
+        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {error}.") from None
+    except OSError as error:
+        raise ValueError(f"path={os.fspath(path)} cannot be read: {why_not(error)}.") from error
+    except _DAMAGED:
+        # Not from the error, nor with its words: they quote a file that may be somebody's letter.
+        raise ValueError(
+            f"path={os.fspath(path)} cannot be read as a table: it is damaged, or not a file of this kind."
+        ) from None
     if vectors.ndim != 2 or len(paths) != len(vectors) or not len(paths):
         raise ValueError(
             f"path={os.fspath(path)} holds {len(paths)} paths and vectors of shape {vectors.shape}; "
@@ -131,17 +145,17 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
     >>> match_paths(["/x/b/1.jpg", "/x/2.jpg", "/x/1.jpg"], listed, Path("/table")).tolist()
     [1, 2, -1]
     """
-    same_file: dict[Path, int] = {}
+    same_file: dict[str, int] = {}
     endings: dict[tuple[str, ...], int] = {}
     for row, path in enumerate(listed):
-        resolved = (folder / path).resolve()
+        resolved = os.path.realpath(folder / path)
         same_file[resolved] = -1 if resolved in same_file else row
         parts = PurePath(path).parts
         for length in range(1, len(parts) + 1):
             ending = parts[-length:]
             endings[ending] = -1 if ending in endings else row
 
-    exact = [same_file.get(Path(path).resolve()) for path in asked]
+    exact = [same_file.get(os.path.realpath(path)) for path in asked]
     rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
     # An ending that two images share identifies neither of them; a file that is listed itself keeps its row.
     takers: dict[int, str] = {}
@@ -163,13 +177,48 @@ def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
     return -1
 
 
+class _NotATable(ValueError):
+    """What is wrong with a table, without any of its contents."""
+
+
+#: What the readers of zip files, arrays and CSV files raise for damaged ones.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error),
+    *(ValueError, KeyError, EOFError, NotImplementedError, RuntimeError),
+)
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+#: An array that unpacks to more than this, and to more than so many times its size in the file, is no table.
+_MUCH, _TIMES = 10**8, 100
+
+
 def _read_npz(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    with np.load(path, allow_pickle=False) as arrays:
-        return [str(name) for name in arrays["paths"]], np.asarray(arrays["vectors"], dtype=np.float32)
+    with zipfile.ZipFile(path) as archive:
+        paths, vectors = (_array(archive, name) for name in ("paths", "vectors"))
+    if paths.dtype.kind != "U" or paths.ndim != 1 or vectors.dtype.kind not in "fiub":
+        raise _NotATable(
+            f"paths is {paths.dtype.kind!r} and vectors is {vectors.dtype}; expected text, numbers"
+        )
+    return paths.tolist(), np.asarray(vectors, dtype=np.float32)
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
+    """Return an array of an .npz file. Unlike np.load, this believes no size before it has seen the bytes."""
+    if f"{name}.npy" not in archive.namelist():
+        raise _NotATable(f"it has no array {name}")
+    entry = archive.getinfo(f"{name}.npy")
+    if entry.file_size > max(_MUCH, _TIMES * entry.compress_size):
+        raise _NotATable(f"{name} would take {entry.file_size:,} bytes")
+    content = archive.read(entry)
+    stream = io.BytesIO(content)
+    shape, by_columns, kind = _HEADERS[npy.read_magic(stream)](stream)
+    if kind.hasobject or math.prod(shape) * kind.itemsize != len(content) - stream.tell():
+        raise _NotATable(f"{name} has another size than its shape {shape} says")
+    flat = np.frombuffer(content, kind, offset=stream.tell())
+    return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    with open(path, newline="", encoding="utf-8-sig") as stream:
+    with open(path, newline="", encoding="utf-8-sig", opener=regular_only) as stream:
         lines = [(number, line) for number, line in enumerate(csv.reader(stream), start=1) if line]
     if lines and not _is_number(lines[0][1][-1]):
         lines = lines[1:]
@@ -177,11 +226,11 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     vectors = np.empty((len(lines), max(0, width - 1)), dtype=np.float32)
     for row, (number, line) in enumerate(lines):
         if len(line) != width:
-            raise ValueError(f"line {number} has {len(line)} cells; expected {width}, as in the first.")
+            raise _NotATable(f"line {number} has {len(line)} cells; expected {width}, as in the first")
         try:
             vectors[row] = [float(cell) for cell in line[1:]]
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}.") from error
+        except ValueError:
+            raise _NotATable(f"line {number} has a cell that is not a number") from None
     return [line[0] for _, line in lines], vectors
 
 

@@ -59,9 +59,12 @@ class NetworkFiles:
         # New images have their vectors in a new table, so a table that the user names may be another one.
         return cls(files, {name for name in listed if name in beside or sources[name].must_match}, beside)
 
-    def check(self, sources: Mapping[str, Any]) -> None:
-        """Raise ModelFileError unless the files of a loaded model are those it was trained with."""
-        for name in sorted(self.unchecked):
+    def check(self, sources: Mapping[str, Any], *, named: bool = False) -> None:
+        """Raise ModelFileError unless the files of a loaded model are those it was trained with.
+
+        ``named`` checks only those that the user named.
+        """
+        for name in sorted(self.unchecked - self.beside if named else self.unchecked):
             problem = self._problem(name, sources[name])
             if problem:
                 trained, noun = self.files[name], sources[name].noun
@@ -109,6 +112,8 @@ def located(
             f"this model has no source {', '.join(unknown)} that reads a file; "
             f"expected some of {', '.join(with_files) or 'none'}."
         )
+    if not with_files:
+        return settings
     sources = dict(settings.sources)
     for name in with_files:
         stored = files[name]["file"] if name in files else os.path.basename(settings.sources[name]["path"])

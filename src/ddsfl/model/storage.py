@@ -104,8 +104,11 @@ def restored_model(
     settings = located(stored, networks, os.path.dirname(os.path.abspath(path)), sources)
     with _refusing(path):
         classes = np.array(header["classes"])
-        learned = restore_learned(settings, tensors, device, len(classes))
-        _check_agreement(settings, learned, tensors, header)
+        given = Tensors(tensors)
+        learned = restore_learned(settings, given, device, len(classes))
+        if given.unread():
+            raise ValueError(f"tensor {given.unread()[0]!r} is unknown")
+        _check_agreement(settings, learned, header)
         files = NetworkFiles.of_loaded(networks, learned.sources, sources.keys())
         # Changes have the paths of files that were there at the training, not here.
         replayed = not networks and reproduces(header["preset"], header["changes"], settings)
@@ -138,24 +141,23 @@ def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def restore_learned(
-    settings: Settings, tensors: Arrays, device: str | torch.device, n_classes: int
+    settings: Settings, tensors: Tensors, device: str | torch.device, n_classes: int
 ) -> Learned:
     """Return the parts that ``tensors`` came from, on any device.
 
     KeyError or ValueError names one that is missing or wrong.
     """
-    given = Tensors(tensors)
     sources: dict[str, Source] = settings.make_sources(device)
     for name, source in sources.items():
-        _move(source, device).restore(given.within(f"source.{name}."))
+        _move(source, device).restore(tensors.within(f"source.{name}."))
     codings = [block.make_coding(device, seed=0) for block in settings.blocks]
     coded = list(zip(settings.blocks, codings))
     for block, coding in coded:
         if coding is not None:
-            _move(coding, device).restore(given.within(f"block.{block.name}."))
+            _move(coding, device).restore(tensors.within(f"block.{block.name}."))
     classifier = LinearClassifier(**{**settings.classifier, "device": device})
-    classifier.restore(given.within("classifier."))
-    novelty, average, patches = (given.within(f"{name}.") for name in ("novelty", "average", "patches"))
+    classifier.restore(tensors.within("classifier."))
+    novelty, average, patches = (tensors.within(f"{name}.") for name in ("novelty", "average", "patches"))
     return Learned(
         sources,
         codings,
@@ -179,9 +181,7 @@ def _move(part: Any, device: str | torch.device) -> Any:
     return part
 
 
-def _check_agreement(
-    settings: Settings, learned: Learned, tensors: Arrays, header: Mapping[str, Any]
-) -> None:
+def _check_agreement(settings: Settings, learned: Learned, header: Mapping[str, Any]) -> None:
     """Raise ValueError unless all parts of a model are of the same images, classes and widths."""
     n_classes, classifier = len(header["classes"]), learned.classifier
     if len(classifier.classes_) != n_classes or classifier.single_label_ is header["multilabel"]:
@@ -205,9 +205,6 @@ def _check_agreement(
     found = classifier.n_features_in_
     if found < known + unknown or (found > known and not unknown):
         raise ValueError(f"its classifier takes {found} values; its blocks have {known}")
-    foreign = sorted(tensors.keys() - learned_tensors(settings, learned).keys())
-    if foreign:
-        raise ValueError(f"tensor {foreign[0]!r} is unknown")
 
 
 def _width(block: Block, coding: Coding | None, source: Source) -> int | None:
