@@ -74,3 +74,10 @@ def test_only_values_that_can_be_shown_are_taken(saved):
 def test_a_model_saved_again_keeps_it(fitted, saved, tmp_path):
     loaded(saved).save(tmp_path / "again")
     assert loaded(tmp_path / "again").run_ == fitted.run_
+
+
+def test_a_model_is_saved_even_if_it_cannot_be(fitted, tmp_path):
+    file_beside(tmp_path / "m").mkdir()
+    with pytest.warns(UserWarning, match=r"m is saved, but not m\.run\.json, .*: is a directory"):
+        fitted.save(tmp_path / "m")
+    assert loaded(tmp_path / "m").run_ == Run()

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import platform
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +21,7 @@ import torch
 from ddsfl.compute.checksums import strict_json
 from ddsfl.compute.files import regular_only
 from ddsfl.compute.stages import write_whole
+from ddsfl.compute.words import why_not
 
 _LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")
 _MAX_BYTES = 2**20
@@ -73,7 +75,14 @@ class Run:
     def write(self, path: str | os.PathLike[str], checksum: str) -> None:
         """Write the file next to the model ``path`` that has this checksum."""
         text = json.dumps({"model": checksum, **asdict(self)}, indent=1)
-        write_whole(file_beside(path), f"{text}\n".encode())
+        try:
+            write_whole(file_beside(path), f"{text}\n".encode())
+        except OSError as error:
+            name = file_beside(path).name
+            warnings.warn(
+                f"{path} is saved, but not {name}, which says how it was made: {why_not(error)}.",
+                stacklevel=3,
+            )
 
 
 def file_beside(path: str | os.PathLike[str]) -> Path:
