@@ -153,7 +153,7 @@ def change_header(rng: Rng, seed: Seed, tensors: dict[str, Array], header: dict[
         other, name = pick(rng, places)
         holder[key] = copy.deepcopy(other[name])
     elif kind == 4:
-        holder[key] = _nested(holder[key], int(pick(rng, (1, 3, 30, 300, 900))))
+        holder[key] = _nested(holder[key], int(pick(rng, (1, 3, 30, 200))))
     elif kind == 5 and type(holder[key]) in (int, float):
         holder[key] = pick(rng, _NUMBERS)
     elif kind == 6 and isinstance(holder[key], str):

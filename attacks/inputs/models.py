@@ -96,7 +96,13 @@ class Domain:
             _check_sentence(str(error))
             return "refused"
         images = model.settings_.image_list(list_images(self.images).paths)
-        scores = model.decision_function(images)
+        try:
+            scores = model.decision_function(images)
+        except ValueError as error:
+            # How long the vectors of a network or table are is known when they are computed.
+            if not (model.networks_.files and "gives vectors of another length" in str(error)):
+                raise
+            return "refused"
         told: list[Any] = [scores.tolist(), model.predict(images).tolist(), model.transform(images).tolist()]
         if hasattr(model, "predict_proba"):
             told.append(model.predict_proba(images).tolist())

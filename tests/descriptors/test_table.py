@@ -95,7 +95,7 @@ def test_no_row_is_taken_for_two_images(tmp_path):
         ("a.txt", "x", r"ends in '\.txt'; expected a table"),
         ("a.npz", "x", "cannot be read as a table"),
         ("a.csv", "a.jpg,1,2\nb.jpg,1\n", "line 2 has 2 cells; expected 3"),
-        ("a.csv", "a.jpg,1,2\n\nb.jpg,1,x y\n", "line 3: could not convert"),
+        ("a.csv", "a.jpg,1,2\n\nb.jpg,1,x y\n", r"line 3 has a cell that is not a number\.$"),
         ("a.csv", "path,a\n", r"0 paths and vectors of shape"),
         ("a.csv", "a.jpg,1,nan\n", "holds NaN or infinity"),
     ],

@@ -88,7 +88,7 @@ def check_names(kind: type[Any], parameters: Mapping[str, Any]) -> None:
     """
     if not isinstance(parameters, Mapping):
         raise wrong(parameters, f"parameters of {kind.__name__} by name")
-    known = constructor_parameters(kind)
+    known = constructor_parameters(kind)  # type: ignore[arg-type] # a class is hashable
     for name in parameters:
         if name not in known:
             raise ParameterError((name,), None, f" is unknown{among(name, sorted(known))}")
@@ -160,7 +160,7 @@ def make_method(kinds: Mapping[str, type[Any]], parameters: Mapping[str, Any], *
     (3+4j)
     """
     given = dict(parameters)
-    kind = kinds[given.pop("method")]
+    kind: Any = kinds[given.pop("method")]
     known = constructor_parameters(kind)
     return kind(**{name: value for name, value in defaults.items() if name in known} | given)
 

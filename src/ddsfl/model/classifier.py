@@ -289,7 +289,7 @@ class SceneClassifier(ImageEstimator):
         return model
 
     def check_networks(self) -> None:
-        """Raise ModelFileError unless files of networks and tables are there and are those of the training."""
+        """Raise ModelFileError unless the networks and tables are there and are those of the training."""
         self.networks_.check(self.sources_)
 
     def block_vectors(

@@ -184,7 +184,8 @@ def _move(part: Any, device: str | torch.device) -> Any:
 def _check_agreement(settings: Settings, learned: Learned, header: Mapping[str, Any]) -> None:
     """Raise ValueError unless all parts of a model are of the same images, classes and widths."""
     n_classes, classifier = len(header["classes"]), learned.classifier
-    if len(classifier.classes_) != n_classes or classifier.single_label_ is header["multilabel"]:
+    numbered = classifier.classes_.tolist() == list(range(n_classes))
+    if not numbered or classifier.single_label_ is header["multilabel"]:
         raise ValueError("its classifier has other classes than its header")
     if len(header["weights"]) != len(settings.blocks):
         raise ValueError(f"it has {len(header['weights'])} weights; expected {len(settings.blocks)}")
@@ -212,7 +213,7 @@ def _width(block: Block, coding: Coding | None, source: Source) -> int | None:
     width = source.width_of(block.output)
     if coding is None:
         return width
-    if coding.n_features_in_ != width:
+    if width not in (None, coding.n_features_in_):
         raise ValueError(
             f"the words of block {block.name!r} have {coding.n_features_in_} values; "
             f"its descriptors have {width}"
