@@ -26,6 +26,8 @@ _START = (
 )
 #: Threads would take memory by the number of cores.
 _LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX")
+#: Memory that is given back at once, so that one image does not leave less for the next.
+_GIVEN_BACK = {"MALLOC_MMAP_THRESHOLD_": str(2**20)}
 
 
 class _Helper:
@@ -39,7 +41,7 @@ class _Helper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(_LIMITED, "1")},
+            env={**os.environ, **dict.fromkeys(_LIMITED, "1"), **_GIVEN_BACK},
         )
 
     def ask(self, request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:

@@ -43,11 +43,10 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # libraries may print; that is no answer
     _use_one_thread()
-    size = _virtual_memory()
     while head := requests.read(4):
         request = json.loads(requests.read(int.from_bytes(head, "big")))
         stream = io.BytesIO(requests.read(request["bytes"]))
-        _limit(size + request["memory"])
+        _limit(_virtual_memory() + request["memory"])
         content = b""
         try:
             answer, content = _TASKS[request["task"]](stream, request["format"], **request["options"])

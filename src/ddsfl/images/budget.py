@@ -27,7 +27,7 @@ MAX_WORK = 2**32
 MAX_METADATA = 2**27
 
 #: Seconds of processor time after which an image is given up whose work could not be predicted.
-MAX_SECONDS = 20
+MAX_SECONDS = 8
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Cost:
     """Predicted cost of decoding a file of ``width`` x ``height`` pixels.
 
     ``format`` is Pillow's name of the only format that it may be opened as. ``decoded`` is the number of
-    pixels after decoding, ``memory`` counts bytes, ``work`` steps of about a nanosecond. What cannot be predicted is
-    decoded ``apart``, in a process that gets no more than ``memory``. ``opening`` tells that already opening
-    the file takes ``memory``.
+    pixels after decoding, ``memory`` counts bytes, ``work`` steps of about a nanosecond. What cannot be
+    predicted is decoded ``apart``, in a process that gets no more than ``memory``. ``opening`` tells that
+    already opening the file takes ``memory``.
     """
 
     format: str
@@ -61,20 +61,19 @@ class Cost:
         if self.memory > MAX_MEMORY:
             raise UnreadableImage(
                 self,
-                f"decoding its {self.width} x {self.height} pixels would take about {self.memory // 2**20} MB "
-                f"of memory; {MAX_MEMORY // 2**20} MB are allowed",
+                f"decoding its {self.width} x {self.height} pixels would take about "
+                f"{self.memory // 2**20} MB of memory; {MAX_MEMORY // 2**20} MB are allowed",
             )
         if self.work > MAX_WORK:
-            times = self.work / MAX_WORK
             raise UnreadableImage(
                 self,
-                f"decoding its {self.width} x {self.height} pixels as they are stored would take about "
-                f"{times:.1f} times the work allowed",
+                f"decoding its {self.width} x {self.height} pixels, as they are stored, would take more work than "
+                "is allowed (too many pixels, scans, tiles or chunks)",
             )
 
 
 def decoding_memory(pixels: int, source: int, decoder: int) -> int:
-    """Return the peak of decoding: ``source`` bytes per pixel, first with the decoder's, then with the result.
+    """Return the peak of decoding: ``source`` bytes per pixel, first with the decoder's, then with RGB.
 
     >>> decoding_memory(1000, source=4, decoder=2000), decoding_memory(1000, source=1, decoder=0)
     (8000, 5000)

@@ -21,7 +21,7 @@ _PPM = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf")
 
 
 def cost_of(stream: IO[bytes], max_side: int) -> Cost:
-    """Return the cost of decoding an image file for images of at most ``max_side`` pixels; Pillow is not used.
+    """Return the cost of decoding an image file for images of at most ``max_side`` pixels, without Pillow.
 
     Only the formats of `ddsfl.images.formats` are known, whatever a file is called. The file is left at its
     start.

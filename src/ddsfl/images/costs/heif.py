@@ -8,7 +8,7 @@ from ddsfl.images.budget import MAX_MEMORY, Cost
 from ddsfl.images.costs.reading import Damaged, read_exactly, size_of
 
 #: For the libraries, and per pixel: the frame, its conversion to RGB, copies of it, and the image.
-_BASE, _BYTES_PER_PIXEL = 2**26, 20
+_BASE, _BYTES_PER_PIXEL = 2**26, 12
 _MOST_BOXES = 2**10
 _LARGEST_META = 2**24
 
@@ -19,6 +19,7 @@ def heif_cost(stream: IO[bytes]) -> Cost:
     sizes = _sizes(stream, length)
     width, height = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
     memory = _BASE + width * height * _BYTES_PER_PIXEL + 2 * length if sizes else MAX_MEMORY
+    memory = min(memory, MAX_MEMORY)  # which may do for a few more pixels
     return Cost("HEIF", width, height, width * height, memory, apart=True, opening=True)
 
 

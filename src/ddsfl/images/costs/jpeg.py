@@ -30,6 +30,8 @@ _STEPS_PER_BYTE = 8
 _STEPS_PER_SEGMENT = 5_000
 _STEPS_PER_PHOTOSHOP_BYTE = 100  # Pillow reads these blocks in Python
 
+#: Bytes between two segments of a header, which should be none.
+_MOST_BETWEEN = 2**12
 #: Scans of a file larger than this are not looked at one by one.
 _LARGEST_WALK = 2**27
 _MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
@@ -124,9 +126,11 @@ def _read_head(stream: IO[bytes]) -> tuple[_Frame, list[int], int]:
 def _next_marker(stream: IO[bytes]) -> int:
     """Return the code of the next marker; like libjpeg, skip what lies before it."""
     pair = read_exactly(stream, 2)
-    while not (pair[0] == 0xFF and 0 < pair[1] < 0xFF):
+    for _ in range(_MOST_BETWEEN):
+        if pair[0] == 0xFF and 0 < pair[1] < 0xFF:
+            return pair[1]
         pair = pair[1:] + read_exactly(stream, 1)
-    return pair[1]
+    raise Damaged("its header is damaged")
 
 
 def _read_frame(marker: int, content: bytes) -> _Frame:

@@ -14,13 +14,15 @@ _MOST_GIF_BLOCKS = 2**14
 
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 _RUNS = (1, 2)  # compression by run lengths, which Pillow decodes in Python
-_STEPS_PER_RUN_PIXEL, _STEPS_PER_RUN_BYTE = 64, 256
+_STEPS_PER_RUN_BYTE = 256
+#: Short runs fill lines pixel by pixel, which is known only afterwards.
+_MOST_RUN_PIXELS = 2**24
 
 _PPM_SPACES = b" \t\n\v\f\r"
 _PPM_HEADER = 2**12
 _PPM_BYTES = {b"P1": 1, b"P2": 4, b"P3": 4, b"P4": 1, b"P5": 4, b"P6": 4, b"Pf": 4}
 _PPM_BANDS = {b"P3": 3, b"P6": 3}
-_STEPS_PER_NUMBER = 512
+_STEPS_PER_BYTE_NUMBER, _STEPS_PER_NUMBER = 512, 1024
 _MOST_COMMENTS = 2**10
 
 
@@ -103,8 +105,9 @@ def bmp_cost(stream: IO[bytes]) -> Cost:
         raise Damaged("it is cut off within its header")
     pixels = width * height
     if compression in _RUNS:
-        work = pixels * _STEPS_PER_RUN_PIXEL + length * _STEPS_PER_RUN_BYTE
-        return Cost("BMP", width, height, pixels, decoding_memory(pixels, 1, 4 * pixels), work)
+        memory = decoding_memory(pixels, 1, 4 * pixels + 2 * length)
+        apart = pixels > _MOST_RUN_PIXELS
+        return Cost("BMP", width, height, pixels, memory, length * _STEPS_PER_RUN_BYTE, apart)
     # Lines of pixels are read one by one.
     memory = decoding_memory(pixels, 1 if bits <= 8 else 4, 4 * width)
     return Cost("BMP", width, height, pixels, memory, pixels * _STEPS_PER_PIXEL)
@@ -128,7 +131,7 @@ def ppm_cost(stream: IO[bytes]) -> Cost:
     if not as_text and (kind in (b"P4", b"Pf") or most == 255 or (kind == b"P5" and most == 65535)):
         return Cost("PPM", width, height, pixels, memory, pixels * _STEPS_PER_PIXEL)
     # Pillow reads these number by number.
-    work = numbers * _STEPS_PER_NUMBER
+    work = numbers * (_STEPS_PER_BYTE_NUMBER if most < 256 else _STEPS_PER_NUMBER)
     if as_text:
         work += length * _STEPS_PER_PIXEL
         if work <= MAX_WORK:
