@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import NamedTuple
 
 from ddsfl.images.unreadable import UnreadableImage
 
@@ -27,11 +27,10 @@ MAX_WORK = 2**32
 MAX_METADATA = 2**27
 
 #: Seconds of processor time after which an image is given up whose work could not be predicted.
-MAX_SECONDS = 8
+MAX_SECONDS = 5
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Predicted cost of decoding a file of ``width`` x ``height`` pixels.
 
     ``format`` is Pillow's name of the only format that it may be opened as. ``decoded`` is the number of
@@ -67,8 +66,8 @@ class Cost:
         if self.work > MAX_WORK:
             raise UnreadableImage(
                 self,
-                f"decoding its {self.width} x {self.height} pixels, as they are stored, would take more work than "
-                "is allowed (too many pixels, scans, tiles or chunks)",
+                f"decoding its {self.width} x {self.height} pixels, as they are stored, would take more work "
+                "than is allowed (too many pixels, scans, tiles or chunks)",
             )
 
 
@@ -110,6 +109,9 @@ def check_metadata(size: int) -> None:
         )
 
 
+_AT_ONCE = nullcontext()
+
+
 class Turns:
     """Memory that threads share: who needs more than is left waits until others are done.
 
@@ -124,10 +126,12 @@ class Turns:
         self._whole = memory
         self._changed = threading.Condition()
 
+    def take(self, memory: int) -> AbstractContextManager[None]:
+        """Hold ``memory`` bytes for the length of a with-block; a hundredth of all need not wait."""
+        return _AT_ONCE if memory < self._whole / 100 else self._take(min(memory, self._whole))
+
     @contextmanager
-    def take(self, memory: int) -> Iterator[None]:
-        """Hold ``memory`` bytes for the length of a with-block."""
-        held = min(memory, self._whole)
+    def _take(self, held: int) -> Iterator[None]:
         with self._changed:
             self._changed.wait_for(lambda: self.left >= held)
             self.left -= held

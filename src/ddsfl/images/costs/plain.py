@@ -14,7 +14,7 @@ _MOST_GIF_BLOCKS = 2**14
 
 _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 _RUNS = (1, 2)  # compression by run lengths, which Pillow decodes in Python
-_STEPS_PER_RUN_BYTE = 256
+_STEPS_PER_RUN_BYTE = 512
 #: Short runs fill lines pixel by pixel, which is known only afterwards.
 _MOST_RUN_PIXELS = 2**24
 

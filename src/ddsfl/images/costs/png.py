@@ -18,7 +18,7 @@ _LARGEST_UNPACKED, _DEFLATE_RATIO, _STEPS_PER_BYTE = 2**20, 1032, 16
 
 def png_cost(stream: IO[bytes]) -> Cost:
     """Return the cost of decoding a PNG file."""
-    length = size_of(stream)
+    stream.seek(0)
     head = read_exactly(stream, 33)
     if head[8:16] != b"\0\0\0\rIHDR":
         raise Damaged("its header is damaged")
@@ -27,16 +27,19 @@ def png_cost(stream: IO[bytes]) -> Cost:
     source = (2 if depth == 16 else 1) if kind in (_GRAY, _PALETTE) else 4
     at, metadata = 33, 0
     work = width * height * _STEPS_PER_PIXEL
-    while at + 8 <= length and work <= MAX_WORK:
+    while work <= MAX_WORK:
         stream.seek(at)
-        size, name = int.from_bytes(stream.read(4), "big"), stream.read(4)
+        head = stream.read(8)
+        if len(head) < 8:
+            break
+        size, name = int.from_bytes(head[:4], "big"), head[4:]
         if name == b"IHDR":
             raise Damaged("its header has two sizes")
         work += _STEPS_PER_CHUNK
         if name in _COMPRESSED:
             work += min(size * _DEFLATE_RATIO, _LARGEST_UNPACKED) * _STEPS_PER_BYTE
         if name not in _PIXEL_CHUNKS:
-            metadata += min(size, length)
+            metadata += size if size < _LARGEST_UNPACKED else min(size, size_of(stream))
         if name == b"IEND":
             break
         at += 12 + size
