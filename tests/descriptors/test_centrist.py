@@ -151,9 +151,9 @@ def test_state_is_what_was_learned(fitted):
     }
     again = CENTRIST(device="cpu").restore(state)
     assert torch.equal(again.embed(IMAGES), fitted.embed(IMAGES))
-    with pytest.raises(ValueError, match=r"'axes': \(40, 254\), .*; expected .*\(20, 254\)"):
+    with pytest.raises(ValueError, match=r"tensor 'axes' has shape \(40, 254\); expected \(20, 254\)"):
         CENTRIST(20).restore(state)
-    with pytest.raises(ValueError, match=r"state holds \{'mean'"):
+    with pytest.raises(KeyError, match="'axes'"):
         CENTRIST().restore({"mean": state["mean"]})
 
 

@@ -97,7 +97,7 @@ def test_no_row_is_taken_for_two_images(tmp_path):
         ("a.txt", "x", r"ends in '\.txt'; expected a table"),
         ("a.npz", "x", "cannot be read as a table"),
         ("a.csv", "a.jpg,1,2\nb.jpg,1\n", "line 2 has 2 cells; expected 3"),
-        ("a.csv", "a.jpg,1,2\n\nb.jpg,1,x y\n", "line 3: could not convert"),
+        ("a.csv", "a.jpg,1,2\n\nb.jpg,1,x y\n", r"line 3 has a cell that is not a number\.$"),
         ("a.csv", "path,a\n", r"0 paths and vectors of shape"),
         ("a.csv", "a.jpg,1,nan\n", "holds NaN or infinity"),
     ],
@@ -137,7 +137,7 @@ def test_damaged_archives_end_in_one_sentence(tmp_path):
             assert str(error).endswith(".")  # noqa: PT017
     np.save(tmp_path / "b.npy", VECTORS)
     (tmp_path / "b.npy").rename(tmp_path / "b.npz")
-    with pytest.raises(ValueError, match=r"b\.npz cannot be read as a table: it is not an \.npz file\."):
+    with pytest.raises(ValueError, match=r"b\.npz cannot be read as a table: it is damaged, or not"):
         read_table(tmp_path / "b.npz")
 
 

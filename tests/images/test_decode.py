@@ -8,7 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from ddsfl.images.decode import MAX_PIXELS, UnreadableImage, decode, lab_from_rgb
+from ddsfl.images.budget import MAX_PIXELS
+from ddsfl.images.decode import UnreadableImage, decode, lab_from_rgb
 from tests.support.pictures import bad_files, picture
 
 
@@ -232,7 +233,7 @@ def test_bombs_are_refused_by_their_size(tmp_path, side):
 
 
 def test_a_progressive_jpeg_of_that_size_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("ddsfl.images.decode.MAX_PIXELS", 10**6)
+    monkeypatch.setattr("ddsfl.images.budget.MAX_PIXELS", 10**6)
     Image.new("L", (1200, 1200)).save(tmp_path / "p.jpg", progressive=True)
     Image.new("L", (1200, 1200)).save(tmp_path / "b.jpg")
     assert decode(tmp_path / "b.jpg").shape == (1, 300, 300)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ddsfl.images.headers import Header, read_header
+from ddsfl.images.headers import Header
 from ddsfl.images.image_list import ImageList
+from ddsfl.images.opening import read_header
 
 
 @pytest.mark.parametrize(

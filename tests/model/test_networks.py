@@ -68,22 +68,24 @@ def test_a_model_file_names_its_network_and_does_not_hold_it(network, tmp_path):
     fingerprint = OnnxFeatures(network).fingerprint()
     header = read_header(tmp_path / "m")
     assert header["networks"] == {"deep": {"file": "tiny.onnx", "fingerprint": fingerprint}}
-    assert header["settings"]["sources"]["deep"]["path"] == str(network)
-    np.testing.assert_array_equal(
-        SceneClassifier.load(tmp_path / "m", device="cpu").decision_function(IMAGES), expected
-    )
-    moved = network.rename(tmp_path / "elsewhere.onnx")
+    assert header["settings"]["sources"]["deep"]["path"] == "tiny.onnx"
+    assert str(network.parent) not in (tmp_path / "m").read_bytes().decode("latin-1")
     lost = SceneClassifier.load(tmp_path / "m", device="cpu")
     assert fingerprint[:12] in str(list(describe_model(lost)[1].columns[1].cells)[1])  # can be inspected
-    message = rf"source 'deep' needs the network tiny.onnx \({fingerprint}\), but there is no file {network}"
+    message = rf"source 'deep' needs the network tiny.onnx \({fingerprint}\), but it is not next to the model"
     with pytest.raises(ModelFileError, match=message):
         lost.predict(IMAGES)
+    moved = network.rename(tmp_path / "elsewhere.onnx")
     loaded = SceneClassifier.load(tmp_path / "m", device="cpu", sources={"deep": moved})
     np.testing.assert_array_equal(loaded.decision_function(IMAGES), expected)
+    beside = moved.rename(tmp_path / "tiny.onnx")
+    loaded = SceneClassifier.load(tmp_path / "m", device="cpu")
+    np.testing.assert_array_equal(loaded.decision_function(IMAGES), expected)
+    moved = beside.rename(moved)
     other = tiny_network(tmp_path / "other.onnx", weights=WEIGHTS + 1)
     with pytest.raises(ModelFileError, match=r"needs the network tiny.*other\.onnx is a different"):
         SceneClassifier.load(tmp_path / "m", sources={"deep": other})
-    tiny_network(network, weights=WEIGHTS + 1)
+    tiny_network(tmp_path / "tiny.onnx", weights=WEIGHTS + 1)
     with pytest.raises(ModelFileError, match=r"tiny\.onnx is a different network"):
         SceneClassifier.load(tmp_path / "m").transform(IMAGES)
     with pytest.raises(ModelFileError, match="no source alexnet, sift that reads a file; expected some"):

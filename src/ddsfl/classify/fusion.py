@@ -23,8 +23,12 @@ from ddsfl.compute.device import as_numpy, make_generator, resolve_device, rows_
 from ddsfl.images.labels import Labels
 
 
-def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None) -> Tensor:
+def join_blocks(
+    blocks: Sequence[Tensor], weights: Sequence[float] | None = None, width: int | None = None
+) -> Tensor:
     """Concatenate the blocks (N, P_b), with each row of a block scaled to the block's weight as its length.
+
+    ``width`` is the sum of all P_b at the training; networks and tables may give other vectors now.
 
     >>> join_blocks([torch.tensor([[3.0, 4.0]]), torch.tensor([[7.0]])], weights=[1, 0.5])
     tensor([[0.6000, 0.8000, 0.5000]])
@@ -32,6 +36,12 @@ def join_blocks(blocks: Sequence[Tensor], weights: Sequence[float] | None = None
     weights = [1.0] * len(blocks) if weights is None else weights
     if len(weights) != len(blocks):
         raise ValueError(f"weights has {len(weights)} numbers; expected one for each of {len(blocks)}.")
+    found = sum(block.shape[1] for block in blocks)
+    if width not in (None, found):
+        raise ValueError(
+            f"the blocks of an image have {found} values; expected {width}, as in training. A network or a "
+            "table gives vectors of another length."
+        )
     return torch.cat([weight * l2_normalise(block) for block, weight in zip(blocks, weights)], dim=1)
 
 

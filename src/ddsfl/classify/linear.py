@@ -31,6 +31,7 @@ from ddsfl.compute.parameters import Checked
 from ddsfl.compute.rules import FLAG, NOTHING, Rule, choice, either, real, rules, several, whole
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
+from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
 
 #: Names in files of the parts of a fitted classifier.
@@ -167,10 +168,23 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         return {name: np.asarray(value) for name, value in learned.items() if value is not None}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> LinearClassifier:
-        """Restore everything returned by `state` of another classifier."""
-        for name in LEARNED:
-            if name in state:
-                setattr(self, f"{name}_", state[name] if state[name].ndim else state[name].item())
+        """Restore everything returned by `state` of another classifier.
+
+        KeyError or ValueError names an array that is missing or wrong.
+        """
+        tensors = Tensors.of(state)
+        self.classes_ = tensors["classes"]
+        if self.classes_.ndim != 1 or len(self.classes_) < 2 or self.classes_.dtype.kind not in "biuf":
+            found = f"has type {self.classes_.dtype} and shape {self.classes_.shape}"
+            raise tensors.wrong("classes", found, "the numbers of at least two classes")
+        self.single_label_ = bool(tensors.flags("single_label"))
+        n_rows = 1 if self.single_label_ and len(self.classes_) == 2 else len(self.classes_)
+        self.coef_ = tensors.real("coef", n_rows, SOME)
+        self.intercept_ = tensors.real("intercept", n_rows)
+        self.C_ = float(tensors.real("C", least=0))
+        self.cv_scores_ = tensors.real("cv_scores", len(self.Cs)) if "cv_scores" in state else None
+        if self.calibrate:
+            self.slopes_, self.offsets_ = (tensors.real(name, n_rows) for name in ("slopes", "offsets"))
         self.n_features_in_ = self.coef_.shape[1]
         return self
 
@@ -189,10 +203,10 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         ``columns`` are those of the weights. Of two classes only the weights of the second are learned; those
         of the first are their opposite.
 
-        >>> machine = LinearClassifier(device="cpu").restore({"coef": np.eye(1), "intercept": np.ones(1)})
-        >>> machine.classes_ = np.array(["no", "yes"])
-        >>> machine.rows_of([0, 1])[1]
-        array([-1.,  1.])
+        >>> machine = LinearClassifier(device="cpu").fit(np.array([[0.0], [0.0], [1.0], [1.0]]), [0, 0, 1, 1])
+        >>> first, second = machine.rows_of([0, 1])[1]
+        >>> bool(first == -second)
+        True
         """
         at = np.asarray(numbers, dtype=int)
         signs = np.ones(len(at))

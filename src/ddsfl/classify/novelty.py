@@ -19,6 +19,7 @@ from torch import Tensor
 from ddsfl.classify.crossval import stratified_folds
 from ddsfl.compute.device import make_generator
 from ddsfl.compute.stages import Arrays
+from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
 from ddsfl.images.statistics import N_STATISTICS, N_VIEWS, view_statistics
 from ddsfl.patches.batches import Progress, image_batches
@@ -138,9 +139,16 @@ class Novelty:
         return {name: array.astype(np.float32) for name, array in self.state_.items()}
 
     def restore(self, state: Mapping[str, Array]) -> Self:
-        """Restore what `state` returned; a missing part raises KeyError."""
-        names = [*_part_names("whole"), *_part_names("windows"), "middle", "weights"]
-        self.state_ = {name: np.asarray(state[name]) for name in names}
+        """Restore what `state` returned; KeyError or ValueError names a wrong array."""
+        tensors, P = Tensors.of(state), N_STATISTICS
+        learned: Arrays = {}
+        for part in ("whole", "windows"):
+            means, factors, log_volumes = _part_names(part)
+            learned[means] = tensors.real(means, SOME, P)
+            n_classes = len(learned[means])
+            learned[factors] = tensors.real(factors, n_classes, P, P)
+            learned[log_volumes] = tensors.real(log_volumes, n_classes)
+        self.state_ = learned | {name: tensors.real(name, 2) for name in ("middle", "weights")}
         return self
 
     def _learn(self, statistics: Array, classes: Array) -> None:

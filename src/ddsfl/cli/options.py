@@ -36,7 +36,7 @@ Groups = Annotated[
 ]
 Network = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME=FILE", help="New path of a network or table file of the model (repeatable)."),
+    typer.Option(metavar="NAME=FILE", help="Path of a network or table file of the model (repeatable)."),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]

@@ -18,7 +18,8 @@ from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.model.file import ModelFileError, read_model
-from ddsfl.model.networks import NetworkFiles
+from ddsfl.model.header import check_header
+from ddsfl.model.networks import NetworkFiles, without_folders
 from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
@@ -83,15 +84,20 @@ class EarlierModel:
         if not os.path.lexists(out):
             return None
         try:
-            return cls(out, read_model(out)[1])  # a damaged model is not one that is already trained
+            header = read_model(out)[1]  # a damaged model is not one that is already trained
+            check_header(header)
+            return cls(out, header)
         except ModelFileError as error:
             raise ValueError(f"{error} {_ADVICE}") from error
+        except ValueError as error:
+            raise ValueError(f"{out} is not a valid model: {error} {_ADVICE}") from error
 
     def check_settings(self, settings: Settings, seed: int, keep_patches: bool = False) -> None:
         """Check what can be known before any image is read: settings, seed, patches and files of networks."""
         theirs = self.header.get("preset")
         try:
-            same = Settings.from_json(self.header["settings"]).to_json() == settings.to_json()
+            stored = Settings.from_json(self.header["settings"]).to_json()
+            same = without_folders(stored) == without_folders(settings.to_json())
         except (KeyError, TypeError, ValueError):  # of a version with other settings
             same = False
         if not same and theirs != settings.preset:

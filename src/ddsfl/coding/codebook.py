@@ -25,6 +25,7 @@ from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.rules import rules, whole
+from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.patches.described import DescribedImages
 from ddsfl.patches.local import Array, LocalDescriptors, Matrix
 
@@ -74,8 +75,11 @@ class Codebook(Coding):
         return {"words": self.words_}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
-        """Restore the arrays of another codebook with the same settings; a missing part raises KeyError."""
-        self.words_ = state["words"]
+        """Restore the arrays of another codebook with the same settings, which may have found fewer words.
+
+        KeyError or ValueError names an array that is missing or wrong.
+        """
+        self.words_ = Tensors.of(state).real("words", (1, self.n_words), SOME)
         self.n_features_in_ = self.words_.shape[1]
         return self
 

@@ -29,10 +29,13 @@ from ddsfl.compute.gmm import Mixture, fit_mixture, posteriors_of, powers_of
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rules import FLAG, real, rules, whole
+from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.patches.local import LocalDescriptors, LocalRows, Matrix
 
 #: Names of the learned arrays in files.
 LEARNED = ("mean", "axes", "weights", "means", "variances")
+#: Bounds of what a file may hold: with them, likelihoods stay finite.
+LEAST_SHARE, FARTHEST, LEAST_VARIANCE = 1e-20, 1e6, 1e-20
 
 
 class FisherVector(Coding):
@@ -251,21 +254,17 @@ class FisherVector(Coding):
         return {name: getattr(self, f"{name}_") for name in LEARNED}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
-        """Restore the arrays returned by `state` and return self."""
-        missing = [name for name in LEARNED if name not in state]
-        if missing:
-            raise ValueError(f"state lacks {missing}; expected the arrays {list(LEARNED)}.")
-        shapes = {name: np.shape(state[name]) for name in LEARNED}
-        kept, n_values = shapes["axes"] if len(shapes["axes"]) == 2 else (0, 0)
-        mixed = (*shapes["weights"][:1], kept)
-        expected = ((n_values,), (kept, n_values), mixed[:1], mixed, mixed)
-        if tuple(shapes.values()) != expected:
-            raise ValueError(
-                f"state has arrays of shapes {shapes}; expected (d,), (D, d), (K,), (K, D), (K, D)."
-            )
-        for name in LEARNED:
-            setattr(self, f"{name}_", np.asarray(state[name]))
-        self.n_features_in_ = int(n_values)
+        """Restore the arrays returned by `state`; KeyError or ValueError names a wrong one."""
+        tensors = Tensors.of(state)
+        mean = tensors.real("mean", SOME)
+        axes = tensors.real("axes", (1, min(self.n_components, len(mean))), len(mean))
+        weights = tensors.real("weights", (1, self.n_gaussians), least=LEAST_SHARE, most=2)
+        mixed = (len(weights), len(axes))
+        means = tensors.real("means", *mixed, least=-FARTHEST, most=FARTHEST)
+        variances = tensors.real("variances", *mixed, least=LEAST_VARIANCE)
+        self.mean_, self.axes_ = mean, axes
+        self.weights_, self.means_, self.variances_ = weights, means, variances
+        self.n_features_in_ = len(mean)
         return self
 
     @property

@@ -16,13 +16,16 @@ from torch import Tensor
 from ddsfl.coding.codebook import Codebook
 from ddsfl.coding.codes import Codes
 from ddsfl.compute.device import has_kernels, rows_within, slices
-from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
+from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast, checked_state
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.compute.rows import rebuilding_weights
 from ddsfl.compute.rules import choice, real, rules, whole, wrong
+from ddsfl.compute.tensors import Tensors
 
 #: On CUDA, systems of up to this many words are solved within one kernel.
 FUSED_NEIGHBORS = 8
+#: The distances between more words than this take more than half a gigabyte.
+MOST_WORDS = 8000
 
 
 class WordDistances(NamedTuple):
@@ -102,7 +105,8 @@ def word_distances(words: Tensor) -> WordDistances:
     centred = words - words.mean(dim=0)
     gram = centred @ centred.T
     norms = gram.diagonal()
-    return WordDistances(norms[:, None] + norms[None, :] - 2 * gram, float(norms.max()))
+    between = (norms[:, None] + norms[None, :]).sub_(gram, alpha=2)  # in place: M x M is large
+    return WordDistances(between, float(norms.max()))
 
 
 def _solve_for_ones(matrices: Tensor) -> Tensor:
@@ -156,7 +160,7 @@ class LLC(Codebook):
     """
 
     RULES = rules(
-        **Codebook.RULES,
+        **{**Codebook.RULES, "n_words": whole(1, MOST_WORDS)},
         n_neighbors=whole(1, 1000),
         regularisation=real(above=0),
         search=choice("fast", "exact"),
@@ -199,7 +203,7 @@ class LLC(Codebook):
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> Self:
         """Restore the arrays of another codebook; without a "shortlist" the search is exact."""
         super().restore(state)
-        self.shortlist_ = state.get("shortlist", np.zeros(0))
+        self.shortlist_ = checked_state(Tensors.of(state)) if "shortlist" in state else np.zeros(0)
         return self
 
     def coder(self, like: Tensor) -> Callable[[Tensor], Codes]:

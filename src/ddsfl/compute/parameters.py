@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,6 +69,16 @@ def among(name: Any, known: Iterable[str]) -> str:
     return f"; expected {listed}" if near is None else f"; did you mean {near!r}? Expected {listed}"
 
 
+@cache  # a model is checked in many small parts, and to look a signature up takes as long as to check it
+def constructor_parameters(kind: type[Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of the constructor of a class by name.
+
+    >>> list(constructor_parameters(complex))
+    ['real', 'imag']
+    """
+    return inspect.signature(kind).parameters
+
+
 def check_names(kind: type[Any], parameters: Mapping[str, Any]) -> None:
     """Raise ValueError if ``kind`` has no such parameters, or requires others.
 
@@ -77,7 +88,7 @@ def check_names(kind: type[Any], parameters: Mapping[str, Any]) -> None:
     """
     if not isinstance(parameters, Mapping):
         raise wrong(parameters, f"parameters of {kind.__name__} by name")
-    known = inspect.signature(kind).parameters
+    known = constructor_parameters(kind)  # type: ignore[arg-type] # a class is hashable
     for name in parameters:
         if name not in known:
             raise ParameterError((name,), None, f" is unknown{among(name, sorted(known))}")
@@ -149,8 +160,8 @@ def make_method(kinds: Mapping[str, type[Any]], parameters: Mapping[str, Any], *
     (3+4j)
     """
     given = dict(parameters)
-    kind = kinds[given.pop("method")]
-    known = inspect.signature(kind).parameters
+    kind: Any = kinds[given.pop("method")]
+    known = constructor_parameters(kind)
     return kind(**{name: value for name, value in defaults.items() if name in known} | given)
 
 

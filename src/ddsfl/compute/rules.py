@@ -35,8 +35,8 @@ class ParameterError(ValueError):
 
     @property
     def name(self) -> str:
-        """The path with dots, as settings are named."""
-        return ".".join(map(str, self.path))
+        """The path with dots, as settings are named; names that nobody would write are cut and escaped."""
+        return ".".join(_part(str(part)) for part in self.path)
 
     def __str__(self) -> str:
         value = "" if self.found is None else f"={self.found}" if self.path else self.found
@@ -204,6 +204,10 @@ def optional(rule: Rule) -> Rule:
     return _Optional(
         f"{rule.expected} or {NOTHING.expected}", lambda value: value is None or rule.accepts(value), rule
     )
+
+
+def _part(name: str) -> str:
+    return name if name.isprintable() and len(name) <= SHOWN else shown(name)
 
 
 def _is_name(value: Any) -> bool:

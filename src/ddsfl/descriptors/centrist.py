@@ -22,6 +22,7 @@ from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rules import rules, whole
 from ddsfl.compute.stages import Arrays, Stages
+from ddsfl.compute.tensors import Tensors
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.patches.batches import Progress, image_batches
@@ -133,20 +134,17 @@ class CENTRIST(GlobalSource):
         return {"mean": self.mean_, "axes": self.axes_, "lowest": self.lowest_, "highest": self.highest_}
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> CENTRIST:
-        """Restore the learned arrays returned by `state`."""
-        width = (N_BLOCKS * (self.n_components + 2),)
-        expected = {
-            "mean": (N_CODES,),
-            "axes": (self.n_components, N_CODES),
-            "lowest": width,
-            "highest": width,
-        }
-        arrays = {name: as_tensor(state[name], dtype=torch.float32) for name in expected if name in state}
-        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-        if shapes != expected:
-            raise ValueError(f"state holds {shapes}; expected {expected}.")
-        self.mean_, self.axes_ = as_numpy(arrays["mean"]), as_numpy(arrays["axes"])
-        self.lowest_, self.highest_ = as_numpy(arrays["lowest"]), as_numpy(arrays["highest"])
+        """Restore the learned arrays returned by `state`; KeyError or ValueError names a wrong one."""
+        tensors, width = Tensors.of(state), N_BLOCKS * (self.n_components + 2)
+        arrays = (
+            tensors.real("mean", N_CODES),
+            tensors.real("axes", self.n_components, N_CODES),
+            tensors.real("lowest", width),
+            tensors.real("highest", width),
+        )
+        self.mean_, self.axes_, self.lowest_, self.highest_ = (
+            a.astype(np.float32, copy=False) for a in arrays
+        )
         return self
 
 

@@ -7,7 +7,9 @@ images that other descriptors take. `table.py` reads vectors that were computed 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +35,9 @@ Vectors = np.ndarray[Any, np.dtype[np.float32]]
 #: Supported types of network inputs.
 INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
 
+
+#: The key under which an ONNX file names the file of external data, after its length. Found without parsing.
+_EXTERNAL = re.compile(rb"(?:\x08|\x88\x80*\x00)location")
 
 #: What the path of a network or a table may be; the file itself is looked for when it is read.
 FILE = Rule("the path of a file", lambda path: isinstance(path, str | os.PathLike) and os.fspath(path) != "")
@@ -195,6 +200,14 @@ class OnnxFeatures(NetworkFeatures):
     def fingerprint(self) -> str:
         """Return the SHA-256 of the file's bytes, by which a model identifies its network."""
         return file_fingerprint(self.path)
+
+    def needs_other_files(self) -> bool:
+        """Return whether weights may be kept in other files (ONNX calls this external data)."""
+        with open(self.path, "rb", opener=regular_only) as stream:
+            if os.fstat(stream.fileno()).st_size == 0:  # cannot be mapped
+                return False
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _EXTERNAL.search(content) is not None
 
     def _input(self, session: Any) -> tuple[str, Any, tuple[int, int], int | None]:
         """Return name, number type and size of the network's input, and its batch size or None if open."""

@@ -49,6 +49,10 @@ class GridDescriptor(LocalSource):
     def _n_features_out(self) -> int:
         return self.n_values
 
+    def width_of(self, output: int) -> int:
+        """Return the number of values of a descriptor."""
+        return self.n_values
+
     def field_grid(self, output: int) -> FieldGrid:
         """Return how the descriptors lie over images."""
         return FieldGrid(self.field, self.step, self.n_scales)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import lzma
+import math
 import os
 import struct
 import zipfile
@@ -13,10 +15,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
+from ddsfl.compute.files import regular_only
 from ddsfl.compute.rules import Rule, rules
 from ddsfl.compute.spreadsheets import unquoted
 from ddsfl.compute.stages import fingerprint
+from ddsfl.compute.words import why_not
 from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
 from ddsfl.patches.batches import Progress
@@ -24,12 +29,6 @@ from ddsfl.patches.source import ListSource
 
 #: Maximum number of images listed in an error message.
 _NAMED = 5
-#: What damaged tables raise in zipfile, zlib, csv and NumPy. RuntimeError: an encrypted archive, or a
-#: compression that is missing here.
-_DAMAGED = (
-    *(KeyError, ValueError, OSError, EOFError, MemoryError, RuntimeError, SyntaxError, TypeError),
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, csv.Error),
-)
 
 
 class TableFeatures(ListSource):
@@ -59,7 +58,7 @@ class TableFeatures(ListSource):
         path=Rule("the path of an .npz or .csv file", lambda path: FILE.accepts(path) and _is_table(path))
     )
 
-    must_match = False  # the vectors of new images stand in a new table
+    must_match, noun = False, "table"  # the vectors of new images stand in a new table
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
@@ -118,9 +117,15 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
         raise ValueError(f"path={os.fspath(path)} does not exist; expected a table of vectors.")
     try:
         paths, vectors = _read_npz(path) if suffix == ".npz" else _read_csv(path)
-    except _DAMAGED as error:
-        why = str(error).rstrip(".")
-        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {why}.") from error
+    except _NotATable as error:
+        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {error}.") from None
+    except OSError as error:
+        raise ValueError(f"path={os.fspath(path)} cannot be read: {why_not(error)}.") from error
+    except _DAMAGED:
+        # Not from the error, nor with its words: they quote a file that may be somebody's letter.
+        raise ValueError(
+            f"path={os.fspath(path)} cannot be read as a table: it is damaged, or not a file of this kind."
+        ) from None
     if vectors.ndim != 2 or len(paths) != len(vectors) or not len(paths):
         raise ValueError(
             f"path={os.fspath(path)} holds {len(paths)} paths and vectors of shape {vectors.shape}; "
@@ -177,21 +182,52 @@ def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
     return -1
 
 
+class _NotATable(ValueError):
+    """What is wrong with a table, without any of its contents."""
+
+
+#: What the readers of zip files, arrays and CSV files raise for damaged ones. RuntimeError: an encrypted
+#: archive, or a compression that is missing here.
+_DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, csv.Error, struct.error),
+    *(ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, SyntaxError, TypeError, MemoryError),
+)
+_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+#: An array that unpacks to more than this, and to more than so many times its size in the file, is no table.
+_MUCH, _TIMES = 10**8, 100
+
+
 def _read_npz(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("it is not an .npz file")
-    with np.load(path, allow_pickle=False) as arrays:
-        names, vectors = arrays["paths"], arrays["vectors"]
-    if names.ndim != 1 or names.dtype.kind != "U" or vectors.dtype.kind not in "iuf":
-        raise ValueError(
-            f"paths are {names.dtype} {names.shape}, vectors {vectors.dtype}; expected texts and numbers"
+    with zipfile.ZipFile(path) as archive:
+        paths, vectors = (_array(archive, name) for name in ("paths", "vectors"))
+    if paths.dtype.kind != "U" or paths.ndim != 1 or vectors.dtype.kind not in "iuf":
+        raise _NotATable(
+            f"paths are {paths.dtype} {paths.shape}, vectors {vectors.dtype}; expected texts and numbers"
         )
-    with np.errstate(over="ignore"):  # too large for float32: found as infinity
-        return names.tolist(), np.asarray(vectors, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        return paths.tolist(), np.asarray(vectors, dtype=np.float32)
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray[Any, Any]:
+    """Return an array of an .npz file. Unlike np.load, this believes no size before it has seen the bytes."""
+    if f"{name}.npy" not in archive.namelist():
+        raise _NotATable(f"it has no array {name}")
+    entry = archive.getinfo(f"{name}.npy")
+    if entry.file_size > max(_MUCH, _TIMES * entry.compress_size):
+        raise _NotATable(f"{name} would take {entry.file_size:,} bytes")
+    content = archive.read(entry)
+    stream = io.BytesIO(content)
+    shape, by_columns, kind = _HEADERS[npy.read_magic(stream)](stream)
+    if kind.hasobject or math.prod(shape) * kind.itemsize != len(content) - stream.tell():
+        raise _NotATable(f"{name} has another size than its shape {shape} says")
+    flat = np.frombuffer(content, kind, offset=stream.tell())
+    return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
+    with open(  # surrogates: names of files need not be UTF-8
+        path, newline="", encoding="utf-8-sig", errors="surrogateescape", opener=regular_only
+    ) as stream:
         lines = [(number, line) for number, line in enumerate(csv.reader(stream), start=1) if line]
     if lines and not _is_number(lines[0][1][-1]):
         lines = lines[1:]
@@ -199,12 +235,12 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
     vectors = np.empty((len(lines), max(0, width - 1)), dtype=np.float32)
     for row, (number, line) in enumerate(lines):
         if len(line) != width:
-            raise ValueError(f"line {number} has {len(line)} cells; expected {width}, as in the first.")
+            raise _NotATable(f"line {number} has {len(line)} cells; expected {width}, as in the first")
         try:
-            with np.errstate(over="ignore"):
+            with np.errstate(over="ignore"):  # too large for float32: found as infinity
                 vectors[row] = [float(cell) for cell in line[1:]]
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}.") from error
+        except ValueError:
+            raise _NotATable(f"line {number} has a cell that is not a number") from None
     return [unquoted(line[0]) for _, line in lines], vectors
 
 

@@ -43,7 +43,7 @@ def draw_side_by_side(path: Path, pictures: Mapping[str, Array]) -> None:
         files = [Path(folder) / f"{number}.png" for number in range(len(pictures))]
         for file, (title, tiles) in zip(files, pictures.items()):
             draw_filters(file, tiles[:, 0] if tiles.shape[1] == 1 else tiles, title)
-        mosaics = [Image.open(file).convert("RGB") for file in files]
+        mosaics = [Image.open(file, formats=["PNG"]).convert("RGB") for file in files]
     size = (sum(mosaic.width for mosaic in mosaics), max(mosaic.height for mosaic in mosaics))
     joined = Image.new("RGB", size, "white")
     left = 0

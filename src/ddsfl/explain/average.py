@@ -19,6 +19,7 @@ from torch import Tensor
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.base import Coding
 from ddsfl.compute.device import as_numpy, rows_within, slices
+from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
 
 Array = np.ndarray[Any, Any]
@@ -75,13 +76,21 @@ class AverageEvidence:
         return {f"{kind}.{block}": table for kind, tables in named.items() for block, table in tables.items()}
 
     @classmethod
-    def restore(cls, state: Mapping[str, Array]) -> AverageEvidence:
-        """Return what `state` came from."""
-        kinds: dict[str, dict[str, Array]] = {"cells": {}, "words": {}}
-        for name, table in state.items():
-            kind, _, block = name.partition(".")
-            kinds[kind][block] = table
-        return cls(**kinds)
+    def restore(
+        cls, state: Mapping[str, Array], coded: Sequence[tuple[Block, Coding | None]], n_classes: int
+    ) -> AverageEvidence:
+        """Return what `state` came from; KeyError or ValueError names a wrong table."""
+        tensors, average = Tensors.of(state), cls({}, {})
+        for block, coding in coded:
+            average.cells[block.name] = _table(tensors, f"cells.{block.name}", n_classes, block.n_cells)
+            if coding is not None:
+                name = f"words.{block.name}"
+                average.words[block.name] = _table(tensors, name, n_classes, coding.n_learned)
+        return average
+
+
+def _table(tensors: Tensors, name: str, n_classes: int, n_columns: int) -> Array:
+    return tensors.real(name, n_classes, n_columns).astype(np.float64, copy=False)
 
 
 def _mean(rows: Tensor) -> Array:

@@ -94,7 +94,8 @@ class Explainer:
     ) -> Evidence:
         read = self._read(pixels, listed)
         blocks = self.encoder.blocks
-        joined = join_blocks([read[block.name].unit[None] for block in blocks], self.weights)
+        units = [read[block.name].unit[None] for block in blocks]
+        joined = join_blocks(units, self.weights, self.classifier.n_features_in_)
         decisions = as_numpy(self.classifier.decision_function(joined))
         scores = scores_by_class(decisions)[0].astype(np.float64)
         numbers, against = chosen_classes(chosen, scores)

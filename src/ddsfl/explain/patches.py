@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ddsfl.coding.base import Coding
 from ddsfl.compute.device import as_numpy
+from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.images.image_list import ImageList
@@ -56,14 +57,28 @@ class WordPatches:
         first, last = np.searchsorted(self.words, [word, word + 1])
         return slice(int(first), int(last))
 
-    @classmethod
-    def parts(cls) -> list[str]:
-        """Return the names of the arrays."""
-        return [field.name for field in fields(cls)]
-
     def state(self) -> dict[str, Array]:
-        """Return all arrays by name, for ``WordPatches(**state)``."""
-        return {name: getattr(self, name) for name in self.parts()}
+        """Return all arrays by name, for `restore`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, Array], block: str, coding: Coding, n_classes: int) -> WordPatches:
+        """Return the patches of a block from arrays called words.BLOCK, pixels.BLOCK and so on.
+
+        KeyError or ValueError names an array that is missing or wrong.
+        """
+        tensors = Tensors.of(state)
+        words = tensors.whole(f"words.{block}", (0, 2**40), most=coding.n_learned - 1)
+        if (np.diff(words) < 0).any():
+            raise tensors.wrong(f"words.{block}", "is not in order", "the numbers of words, ascending")
+        n_patches, colour = len(words), (3,) if tensors[f"pixels.{block}"].ndim == 4 else ()
+        width = coding.features(torch.zeros(1, coding.n_features_in_)).shape[1]
+        return cls(
+            words,
+            tensors.bytes(f"pixels.{block}", n_patches, SIDE, SIDE, *colour),
+            tensors.whole(f"labels.{block}", n_patches, most=n_classes - 1),
+            tensors.real(f"features.{block}", n_patches, width).astype(np.float32, copy=False),
+        )
 
 
 def collect_patches(

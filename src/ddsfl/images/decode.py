@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
-from PIL.JpegImagePlugin import JpegImageFile
+from PIL import Image
 from torch import Tensor
 
 from ddsfl.compute.files import regular_only
-from ddsfl.compute.words import why_not
-from ddsfl.images.formats import open_image
+from ddsfl.images.budget import TURNS
+from ddsfl.images.opening import read_pixels, read_shape
+from ddsfl.images.pixels import Colour, bytes_of, reason_of, shrunk, top_level, upright_size
 from ddsfl.images.sources import CHANNELS, Source, UnreadableImage, as_lasting
 
-Colour = Literal["gray", "lab", "rgb"]
-
-#: Maximum number of pixels decoded per image (268 MB as RGB in Pillow). A baseline JPEG is decoded at
-#: down to an eighth of its size, so for it the reduced size counts.
-MAX_PIXELS = 2**26
-
-_UPRIGHT = {  # EXIF orientation -> transposition that makes the image upright
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+__all__ = ["Colour", "UnreadableImage", "decode", "lab_from_rgb", "upright_shape"]
 
 
 def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_side: int = 16) -> Tensor:
@@ -55,7 +41,8 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
 
     Raises
     ------
-    UnreadableImage : the file is missing, damaged, not an image, or larger than `MAX_PIXELS`.
+    UnreadableImage : the file is missing, damaged, not an image, or decoding it would cost more memory or
+        work than `ddsfl.images.budget` allows.
 
     Examples
     --------
@@ -69,16 +56,16 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     try:
         source = as_lasting(source)
         if isinstance(source, np.ndarray):
-            image = _shrink(_from_array(source), colour, max_side, min_side)
+            image = shrunk(_from_array(source), colour, max_side, min_side)
         elif isinstance(source, Image.Image):
-            image = _shrink(source, colour, max_side, min_side)
+            with TURNS.take(8 * source.width * source.height):  # it may not have been loaded
+                image = shrunk(source, colour, max_side, min_side)
         elif isinstance(source, bytes):
-            with _open(io.BytesIO(source), colour, max_side) as opened:
-                image = _shrink(opened, colour, max_side, min_side)
+            image = read_pixels(io.BytesIO(source), colour, max_side, min_side)
         elif isinstance(source, str | os.PathLike):
-            # One stream for both steps; Pillow does not close a stream it did not open.
-            with open(source, "rb", opener=regular_only) as stream, _open(stream, colour, max_side) as opened:
-                image = _shrink(opened, colour, max_side, min_side)
+            # One stream for all steps; Pillow does not close a stream it did not open.
+            with open(source, "rb", opener=regular_only) as stream:
+                image = read_pixels(stream, colour, max_side, min_side)
         else:
             raise UnreadableImage(
                 source,
@@ -88,7 +75,7 @@ def decode(source: Source, *, colour: Colour = "gray", max_side: int = 300, min_
     except UnreadableImage as error:
         raise UnreadableImage(source, error.reason) from None
     except Exception as error:  # Pillow's plugins raise almost any exception on damaged files
-        raise UnreadableImage(source, _reason(error)) from error
+        raise UnreadableImage(source, reason_of(error)) from error
     pixels = np.array(image)
     if colour == "lab":
         pixels = lab_from_rgb(pixels)
@@ -106,18 +93,11 @@ def upright_shape(source: Source) -> tuple[int, int]:
     if isinstance(lasting, np.ndarray):
         return int(lasting.shape[0]), int(lasting.shape[1])
     if isinstance(lasting, Image.Image):
-        return _upright_shape(lasting)
+        return upright_size(lasting)
     if isinstance(lasting, bytes):
-        return _upright_shape(_opened(io.BytesIO(lasting)))
+        return read_shape(io.BytesIO(lasting))
     with open(lasting, "rb", opener=regular_only) as stream:
-        return _upright_shape(_opened(stream))
-
-
-def _upright_shape(image: Image.Image) -> tuple[int, int]:
-    if image.format == "TIFF" and _orientation(image) != 1:
-        image.load()  # Pillow turns it while it loads
-    turned = _orientation(image) in (5, 6, 7, 8)
-    return (image.width, image.height) if turned else (image.height, image.width)
+        return read_shape(stream)
 
 
 def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -145,63 +125,6 @@ def lab_from_rgb(rgb: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.rint(lab).clip(0, 255).astype(np.uint8)
 
 
-def _open(stream: Any, colour: Colour, max_side: int) -> Image.Image:
-    """Open an image file; a baseline JPEG will be decoded at a reduced size."""
-    image = _opened(stream)
-    if not isinstance(image, JpegImageFile):
-        return image
-    # A progressive JPEG is held in memory at full size while it is decoded.
-    if "progressive" in image.info and image.width * image.height > MAX_PIXELS:
-        raise UnreadableImage(stream, _too_large(image.size))
-    # Decode at twice the target size, then use the antialiasing filter: `draft` alone aliases a little.
-    shrink = max(1, max(image.size) / (2 * max_side))
-    wanted = (int(image.width / shrink), int(image.height / shrink))
-    image.draft("L" if colour == "gray" else "RGB", (max(1, wanted[0]), max(1, wanted[1])))
-    return image
-
-
-def _opened(stream: Any) -> Image.Image:
-    """Open an image file without decoding it."""
-    is_jpeg = stream.read(3) == b"\xff\xd8\xff"
-    stream.seek(0)
-    # Not `Image.open` for JPEG, which checks the full size before `draft` can reduce it.
-    return JpegImageFile(stream) if is_jpeg else open_image(stream)
-
-
-def _shrink(image: Image.Image, colour: Colour, max_side: int, min_side: int) -> Image.Image:
-    """Decode, convert to L or RGB, resize, and rotate upright."""
-    if image.width * image.height > MAX_PIXELS:
-        raise UnreadableImage(image, _too_large(image.size))
-    image.load()
-    upright = _UPRIGHT.get(_orientation(image))
-    if image.mode.startswith(("I", "F")):
-        image = Image.fromarray(_bytes_of(np.asarray(image)))
-    if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-    mode = "L" if colour == "gray" else "RGB"
-    if image.mode != mode:
-        if mode == "L" and image.mode not in ("1", "RGB", "RGBA", "RGBX"):
-            image = image.convert("RGB")
-        image = image.convert(mode)
-    ratio = min(1.0, max_side / max(image.size))
-    size = (
-        max(min_side, round(image.width * ratio)),
-        max(min_side, round(image.height * ratio)),
-    )
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BICUBIC)
-    return image if upright is None else image.transpose(upright)
-
-
-def _orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation, or 1 (upright) if the EXIF block is damaged."""
-    try:
-        return int(image.getexif().get(0x0112, 1))
-    except Exception:
-        return 1
-
-
 def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
     """Convert an array to a PIL image of mode L, RGB or RGBA."""
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in CHANNELS)):
@@ -216,40 +139,13 @@ def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:
     elif array.dtype == bool:
         levels = np.where(array, np.uint8(255), np.uint8(0))
     elif array.dtype == np.uint16:
-        levels = _bytes_of(array)
+        levels = bytes_of(array, 65535)
     elif np.issubdtype(array.dtype, np.floating):
         if not (array.min() >= 0 and array.max() <= 1):  # false for NaN too
             found = f"{array.min():.4g} to {array.max():.4g}"
             raise UnreadableImage(array, f"floats must lie in [0, 1]; found {found} (perhaps divide by 255)")
-        levels = _bytes_of(array)
+        levels = bytes_of(array, top_level(array.min(), array.max()))
     else:
         reason = f"expected bool, uint8, uint16 or floats in [0, 1], found dtype {array.dtype}"
         raise UnreadableImage(array, reason)
     return Image.fromarray(np.ascontiguousarray(levels))
-
-
-def _bytes_of(levels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Convert 16-bit integers, or floats up to 1 or up to 255, to uint8."""
-    low, high = levels.min(), levels.max()
-    if np.issubdtype(levels.dtype, np.integer):
-        top = 65535
-    else:
-        top = 1 if high <= 1 else 255
-    if not (low >= 0 and high <= top):  # false for NaN too
-        raise UnreadableImage(levels, f"its levels range from {low} to {high}; expected 0 to {top}")
-    return np.rint(levels * np.float32(255 / top)).astype(np.uint8)
-
-
-def _too_large(size: tuple[int, int]) -> str:
-    return f"{size[0]} x {size[1]} pixels are more than the {MAX_PIXELS // 10**6} million allowed"
-
-
-def _reason(error: Exception) -> str:
-    """Describe briefly why a file could not be decoded."""
-    if isinstance(error, UnidentifiedImageError):
-        return "it is not an image of a known format"
-    if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-        return f"it has far more than the {MAX_PIXELS // 10**6} million pixels allowed"
-    if isinstance(error, OSError) and error.strerror:
-        return why_not(error)
-    return str(error).rstrip(".") or type(error).__name__

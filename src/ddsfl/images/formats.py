@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import IO
 
-from PIL import Image, UnidentifiedImageError, features
+from PIL import Image, features
 
 from ddsfl.compute.words import counted
 
@@ -59,17 +59,34 @@ def unreadable_sentences(counts: Mapping[str, int]) -> list[str]:
     ]
 
 
-def open_image(stream: IO[bytes]) -> Image.Image:
-    """Open an image with Pillow; where its format needs more, ValueError says what to install."""
-    readable = readable_suffixes()
-    try:
-        return Image.open(stream)
-    except UnidentifiedImageError:
-        stream.seek(0)
-        suffix = _suffix_of(stream.read(64))
-        if suffix is None or suffix in readable:
-            raise
-        raise ValueError(_ADVICE[suffix]) from None
+def open_image(stream: IO[bytes], format: str) -> Image.Image:
+    """Open an image with the one plugin of Pillow that reads ``format``; "HEIF" stands for AVIF too.
+
+    Pillow has plugins that start other programs (PostScript), and many that nobody needs here. None of them
+    sees a file.
+
+    >>> import io
+    >>> open_image(io.BytesIO(b"%!PS-Adobe-3.0 EPSF-3.0"), "PNG")
+    Traceback (most recent call last):
+    PIL.UnidentifiedImageError: cannot identify image file ...
+    """
+    if format != "HEIF":
+        return Image.open(stream, formats=[format])
+    readable_suffixes()  # registers the plugins
+    Image.init()
+    return Image.open(stream, formats=[name for name in ("HEIF", "AVIF") if name in Image.OPEN])
+
+
+def check_readable(head: bytes) -> bool:
+    """Return whether a file that begins with ``head`` is HEIC or AVIF; ValueError says what to install.
+
+    >>> check_readable(b"GIF89a")
+    False
+    """
+    suffix = _suffix_of(head)
+    if suffix is not None and suffix not in readable_suffixes():
+        raise ValueError(_ADVICE[suffix])
+    return suffix is not None
 
 
 def _suffix_of(head: bytes) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass
+from typing import IO
 
 from PIL import Image
 
-from ddsfl.compute.files import regular_only
-from ddsfl.images.formats import open_image
+from ddsfl.images.costs.plain import has_second_frame
+from ddsfl.images.pixels import opened
 
 _KINDS = {
     "1": "gray", "L": "gray", "RGB": "colour", "YCbCr": "colour", "LAB": "colour", "HSV": "colour",
@@ -27,17 +27,20 @@ class Header:
     animated: bool
 
 
-def read_header(path: str | os.PathLike[str]) -> Header | None:
-    """Return the header of an image file; None if it has none that can be read."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of large images, which `decode` judges
-            with open(path, "rb", opener=regular_only) as stream, open_image(stream) as image:
-                # Phones store previews as further frames of a JPEG (MPO); those are not an animation.
-                animated = bool(getattr(image, "is_animated", False)) and image.format != "MPO"
-                return Header(image.width, image.height, _kind(image), animated)
-    except Exception:  # Pillow's plugins raise almost any exception on damaged files
-        return None
+def header_of(stream: IO[bytes], format: str) -> Header:
+    """Return the header of an image file of a format that `cost_of` found."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of large images, which `decode` judges
+        with opened(stream, format) as image:
+            # Phones store previews as further frames of a JPEG; those are not an animation.
+            animated = format != "JPEG" and _is_animated(image, stream)
+            return Header(image.width, image.height, _kind(image), animated)
+
+
+def _is_animated(image: Image.Image, stream: IO[bytes]) -> bool:
+    if image.format == "GIF":  # Pillow would read the first frame block by block, however many there are
+        return has_second_frame(stream)
+    return bool(getattr(image, "is_animated", False))
 
 
 def _kind(image: Image.Image) -> str:

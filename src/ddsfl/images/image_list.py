@@ -14,9 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from ddsfl.images.decode import Colour, decode, upright_shape
-from ddsfl.images.headers import Header, read_header
+from ddsfl.images.headers import Header
 from ddsfl.images.inputs import list_of_images
 from ddsfl.images.likeness import Copies, Glances
+from ddsfl.images.opening import read_header
 from ddsfl.images.sources import Source, UnreadableImage
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]

@@ -1,4 +1,4 @@
-"""One image as it is given: its kinds, its name in messages, and the error if it cannot be read."""
+"""One image as it is given: its kinds, and a form that can be decoded any number of times."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from ddsfl.compute.device import as_numpy
+from ddsfl.images.unreadable import UnreadableImage
 
 Source = (
     str
@@ -26,22 +27,6 @@ Source = (
 
 #: Numbers of channels of an image: gray, RGB, and RGB with opacity.
 CHANNELS = (1, 3, 4)
-
-
-class UnreadableImage(ValueError):
-    """An image that cannot be decoded: ``source`` identifies it, ``reason`` explains why.
-
-    ``number`` is its place in a list of images, counted from 0; messages need it where a source has no name.
-    """
-
-    def __init__(self, source: Any, reason: str, number: int | None = None) -> None:
-        super().__init__(source, reason, number)
-        self.source = source
-        self.reason = reason
-        self.number = number
-
-    def __str__(self) -> str:
-        return f"{name_of(self.source, self.number)} cannot be read: {self.reason}."
 
 
 def as_lasting(source: Any) -> Any:
@@ -77,13 +62,3 @@ def _contents(file: Any) -> bytes:
     if not isinstance(contents, bytes):
         raise UnreadableImage(file, "it is opened as text; expected a file opened in binary mode ('rb')")
     return contents
-
-
-def name_of(source: Any, number: int | None = None) -> str:
-    """Return the name of ``source``, which is image ``number`` of a list, for messages."""
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    if isinstance(getattr(source, "name", None), str):  # of an open file
-        return str(source.name)
-    kind = type(source).__name__
-    return f"an image given as {kind}" if number is None else f"image {number} (given as {kind})"

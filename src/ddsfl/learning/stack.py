@@ -22,18 +22,15 @@ from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.inputs import DrawnInputs, InputDrawer
 from ddsfl.learning.layer import Layer, LearnedLayer, check_layers, spanned_field
-from ddsfl.learning.steps import encoded_terms, learn_bank, select_exemplars, space_arrays
+from ddsfl.learning.steps import encoded_terms, learn_bank, select_exemplars, space_arrays, space_of
+from ddsfl.learning.stored import KEPT, stored_layers, term_names
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.described import DescribedImages
 from ddsfl.patches.fields import FieldGrid
 from ddsfl.patches.geometry import Batch, centres
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors
-from ddsfl.patches.normalise import InputSpace
 from ddsfl.patches.source import LocalSource
-
-#: Arrays stored for each layer in addition to its input space, its filters and the names of its terms.
-KEPT = ("sharing", "objective", "n_exemplars", "pixel_filters")
 
 
 class FilterStack(LocalSource):
@@ -168,7 +165,7 @@ class FilterStack(LocalSource):
         n_per_image = min(layer.patches_per_image, max(1, self.max_patches // len(images)))
 
         learned_space = stages.run(f"{name}.space", lambda: space_arrays(drawer.learn_space(progress)))
-        space = InputSpace(*(torch.from_numpy(learned_space[part]) for part in InputSpace._fields))
+        space = space_of(learned_space)
 
         @cache  # drawn once, and only if the result of a step that needs it is not stored
         def drawn() -> DrawnInputs:
@@ -196,9 +193,8 @@ class FilterStack(LocalSource):
 
     def _keep(self, layer: Layer, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Add the learned arrays of one layer."""
-        space = InputSpace(*(torch.from_numpy(arrays[part]) for part in InputSpace._fields))
-        self.learned_.append(LearnedLayer(layer, space, torch.from_numpy(arrays["filters"])))
-        self.objective_terms_.append(tuple(bytes(arrays["terms"]).decode().split()))
+        self.learned_.append(LearnedLayer(layer, space_of(arrays), torch.from_numpy(arrays["filters"])))
+        self.objective_terms_.append(term_names(arrays["terms"]))
         for name in KEPT:
             getattr(self, f"{name}_").append(arrays[name])
 
@@ -214,11 +210,10 @@ class FilterStack(LocalSource):
         return arrays
 
     def restore(self, state: Mapping[str, np.ndarray[Any, Any]]) -> FilterStack:
-        """Restore the arrays of a stack with the same layers; a missing part raises KeyError."""
+        """Restore the arrays of a stack with the same layers; KeyError or ValueError names a wrong one."""
         self._forget()
-        for index, layer in enumerate(layer for layer in self.layers if layer.bank is not None):
-            names = (*InputSpace._fields, "filters", "terms", *KEPT)
-            self._keep(layer, {name: state[f"layer{index + 1}.{name}"] for name in names})
+        for layer_and_arrays in stored_layers(self.layers, state):
+            self._keep(*layer_and_arrays)
         self.classes_ = np.arange(len(self.sharing_[0]))
         return self
 
@@ -252,7 +247,9 @@ class FilterStack(LocalSource):
         shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
         # The descriptors of all scales are written into one room, so they need not be concatenated.
-        sizes = {index: (batch.count_fields(*self.field_grid(index)), self._width(index)) for index in wanted}
+        sizes = {
+            index: (batch.count_fields(*self.field_grid(index)), self.width_of(index)) for index in wanted
+        }
         rooms = {index: batch.pixels.new_empty(size) for index, size in sizes.items()}
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
             forward = ForwardPass(self.layers, self._learned_on(device), batch.scaled(scale))
@@ -269,13 +266,17 @@ class FilterStack(LocalSource):
         if fitted != [layer.field for layer in self.layers if layer.bank is not None]:
             raise ValueError("layers have changed in number or field since fit; call fit again.")
 
+    @property
+    def n_channels(self) -> int:
+        """Number of channels of the images that the first layer was learned from."""
+        return len(self.learned_[0].space.mean) // self.layers[0].field ** 2
+
     def _check_channels(self, found: int) -> None:
         """Raise ValueError if the first layer was learned from images with another number of channels."""
-        expected = len(self.learned_[0].space.mean) // self.layers[0].field ** 2
-        if found != expected:
+        if found != self.n_channels:
             raise ValueError(
-                f"images have {found} channel{'s'[: found > 1]}; expected {expected}, as in fit. For colour, "
-                'fit and transform an ImageList(images, colour="lab"); other images become gray.'
+                f"images have {found} channel{'s'[: found > 1]}; expected {self.n_channels}, as in fit. For "
+                'colour, fit and transform an ImageList(images, colour="lab"); other images become gray.'
             )
 
     def field_grid(self, output: int) -> FieldGrid:
@@ -283,16 +284,16 @@ class FilterStack(LocalSource):
         layer = self.layers[output]
         return FieldGrid(spanned_field(self.layers, output), layer.step, layer.n_scales)
 
-    def _width(self, index: int) -> int:
+    def width_of(self, output: int) -> int:
         """Return the number of values of the descriptors of a layer."""
-        if self.layers[index].bank is None:
-            return 4 * len(self.learned_[index - 1].filters)
-        return len(self.learned_[index].filters) * (2 if self.layers[index].signs else 1)
+        if self.layers[output].bank is None:
+            return 4 * len(self.learned_[output - 1].filters)
+        return len(self.learned_[output].filters) * (2 if self.layers[output].signs else 1)
 
     @property
     def _n_features_out(self) -> int:
         self._check_learned()
-        return self._width(self.n_outputs - 1)
+        return self.width_of(self.n_outputs - 1)
 
     def _learned_on(self, device: torch.device) -> list[LearnedLayer]:
         """Return the learned layers on a device; they are moved only once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,11 @@ def encoded_terms(names: Sequence[str]) -> np.ndarray[Any, Any]:
     'total sparsity'
     """
     return np.frombuffer(" ".join(names).encode(), dtype=np.uint8)
+
+
+def space_of(arrays: Mapping[str, np.ndarray[Any, Any]]) -> InputSpace:
+    """Return the input space that `space_arrays` came from."""
+    return InputSpace(*(torch.from_numpy(arrays[part]) for part in InputSpace._fields))
 
 
 def space_arrays(space: InputSpace) -> Arrays:

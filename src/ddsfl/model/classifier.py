@@ -281,16 +281,15 @@ class SceneClassifier(ImageEstimator):
     ) -> SceneClassifier:
         """Read a model that ``save`` wrote, onto any device; nothing in the file is executed.
 
-        ``sources`` gives the new paths of network or table files, by the name of their source. Without it,
-        they are read from their paths at training, and only when images are encoded.
+        ``sources`` gives the paths of network or table files by the name of their source. Others are looked
+        for next to the model file, by name and digest, when images are encoded. Paths in a file are ignored.
         """
         model: SceneClassifier = restored_model(cls, path, device, sources or {})
-        if sources:
-            model.check_networks()
+        model.networks_.check(model.sources_, named=True)
         return model
 
     def check_networks(self) -> None:
-        """Raise ModelFileError unless the networks exist and are those of the training."""
+        """Raise ModelFileError unless the networks and tables are there and are those of the training."""
         self.networks_.check(self.sources_)
 
     def block_vectors(
@@ -306,7 +305,8 @@ class SceneClassifier(ImageEstimator):
     def _joined(self, images: ImageList, progress: Progress | None) -> Iterator[tuple[list[int], Tensor]]:
         """Yield (image numbers, joined vectors on the device) in batches."""
         for numbers, batch in self._encoder().encode(images, progress):
-            yield numbers, join_blocks([batch[block.name] for block in self.settings_.blocks], self.weights_)
+            parts = [batch[block.name] for block in self.settings_.blocks]
+            yield numbers, join_blocks(parts, self.weights_, self.classifier_.n_features_in_)
 
     def _for_all(self, X: Images, method: str, progress: Progress | None) -> np.ndarray[Any, Any]:
         """Return the output of a method of the classifier for all images; vectors are not kept."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -13,16 +14,23 @@ import torch
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty
 from ddsfl.coding.base import Coding
+from ddsfl.compute.rules import instance, several
 from ddsfl.compute.stages import Arrays
+from ddsfl.compute.tensors import Tensors
+from ddsfl.encoder.block import Block
 from ddsfl.explain.average import AverageEvidence
 from ddsfl.explain.patches import WordPatches
 from ddsfl.learning.steps import encoded_terms
 from ddsfl.model.file import ModelFileError, read_model
-from ddsfl.model.networks import NetworkFiles, moved_sources
+from ddsfl.model.header import check_complete, check_header
+from ddsfl.model.networks import NetworkFiles, located, without_folders
 from ddsfl.model.presets import reproduces
 from ddsfl.model.run_file import Run
 from ddsfl.model.settings import Settings, plain
 from ddsfl.patches.source import Source
+
+#: What formats 1 and 2 say of the terms of the objective: their names, for each layer.
+_TERMS = several(several(instance(str, "text"), 1, 100), 0, 20, "the names of the terms of each layer")
 
 
 class Learned(NamedTuple):
@@ -66,8 +74,8 @@ def model_header(model: Any) -> dict[str, Any]:
     """Return settings, classes and provenance of a fitted `SceneClassifier` as plain values."""
     return {
         "preset": model.settings_.preset,
-        "changes": plain(model.settings_.changes),
-        "settings": model.settings_.to_json(),
+        "changes": without_folders(plain(model.settings_.changes)),
+        "settings": without_folders(model.settings_.to_json()),
         "classes": model.classes_.tolist(),
         "multilabel": model.multilabel_,
         # The seed as given, for people and get_params; seed_ is the one in use.
@@ -86,68 +94,131 @@ def restored_model(
     device: str | torch.device,
     sources: Mapping[str, str | os.PathLike[str]],
 ) -> Any:
-    """Return the `SceneClassifier` (``kind``) of a file; ``sources`` are new paths of networks and tables."""
+    """Return the `SceneClassifier` (``kind``) of a file; ``sources`` are the paths of networks and tables."""
     tensors, header = read_model(path)
-    try:
+    with _refusing(path):
         tensors, header = upgraded(tensors, header)
         origin = {"preset": header["preset"], "changes": header["changes"]}
-        settings = Settings.from_json({**header["settings"], **origin})
-        named = reproduces(header["preset"], header["changes"], settings)
-        settings = moved_sources(settings, sources)
-        learned = restore_learned(settings, tensors, device)
-        model = kind(
-            header["preset"] if named else settings,
-            changes=header["changes"] or None if named else None,
-            device=device,
-            random_state=header["random_state"],
-        )
-        model.settings_, model.seed_ = settings, header["seed"]
-        model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
-        model.training_, model.weights_ = header["training"], tuple(header["weights"])
-        model.checksum_ = header.get("checksum")
-        sealed = model.checksum_ is not None
-        model.run_ = Run.beside(path, model.checksum_) if sealed else Run.of_header(header)
-        # New images have their vectors in a new table, so only networks must be the same.
-        unchecked = {name for name, source in learned.sources.items() if source.must_match}
-        model.networks_ = NetworkFiles(header["networks"], unchecked)
-        model.sources_, model.codings_, model.classifier_, model.novelty_ = learned[:4]
-        model.average_, model.patches_ = learned[4:]
-    except KeyError as error:
-        raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
-    except (TypeError, IndexError) as error:
-        raise ModelFileError(f"{path} is not a valid SceneClassifier: {error}.") from error
+        stored = Settings.from_json({**header["settings"], **origin})
+        networks = header["networks"]
+    settings = located(stored, networks, os.path.dirname(os.path.abspath(path)), sources)
+    with _refusing(path):
+        classes = np.array(header["classes"])
+        given = Tensors(tensors)
+        learned = restore_learned(settings, given, device, len(classes))
+        if given.unread():
+            raise ValueError(f"tensor {given.unread()[0]!r} is unknown")
+        _check_agreement(settings, learned, header)
+        files = NetworkFiles.of_loaded(networks, learned.sources, sources.keys())
+        # Changes have the paths of files that were there at the training, not here.
+        replayed = not networks and reproduces(header["preset"], header["changes"], settings)
+    model = kind(
+        header["preset"] if replayed else settings,
+        changes=header["changes"] or None if replayed else None,
+        device=device,
+        random_state=header["random_state"],
+    )
+    model.settings_, model.seed_, model.networks_ = settings, header["seed"], files
+    model.classes_, model.multilabel_ = classes, header["multilabel"]
+    model.training_, model.weights_ = header["training"], tuple(header["weights"])
+    model.checksum_ = header.get("checksum")
+    sealed = model.checksum_ is not None
+    model.run_ = Run.beside(path, model.checksum_) if sealed else Run.of_header(header)
+    model.sources_, model.codings_, model.classifier_, model.novelty_ = learned[:4]
+    model.average_, model.patches_ = learned[4:]
     return model
 
 
-def restore_learned(settings: Settings, tensors: Arrays, device: str | torch.device) -> Learned:
-    """Return the parts that ``tensors`` came from, on any device; a missing part raises KeyError."""
+@contextmanager
+def _refusing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what is wrong with the contents of a model file into ModelFileError."""
+    try:
+        yield
+    except KeyError as error:
+        raise ModelFileError(f"{path} is incomplete: {error} is missing.") from error
+    except (ValueError, TypeError, IndexError) as error:
+        raise ModelFileError(f"{path} is not a valid model: {str(error).rstrip('.')}.") from error
+
+
+def restore_learned(
+    settings: Settings, tensors: Tensors, device: str | torch.device, n_classes: int
+) -> Learned:
+    """Return the parts that ``tensors`` came from, on any device.
+
+    KeyError or ValueError names one that is missing or wrong.
+    """
     sources: dict[str, Source] = settings.make_sources(device)
     for name, source in sources.items():
-        _restore(source, tensors, f"source.{name}.")
+        _move(source, device).restore(tensors.within(f"source.{name}."))
     codings = [block.make_coding(device, seed=0) for block in settings.blocks]
-    for block, coding in zip(settings.blocks, codings):
+    coded = list(zip(settings.blocks, codings))
+    for block, coding in coded:
         if coding is not None:
-            _restore(coding, tensors, f"block.{block.name}.")
+            _move(coding, device).restore(tensors.within(f"block.{block.name}."))
     classifier = LinearClassifier(**{**settings.classifier, "device": device})
-    _restore(classifier, tensors, "classifier.")
-    novelty = None
-    if any(name.startswith("novelty.") for name in tensors):
-        novelty = Novelty()
-        _restore(novelty, tensors, "novelty.")
-    average = None
-    if any(name.startswith("average.") for name in tensors):
-        names = [f"cells.{block.name}" for block in settings.blocks]
-        names += [
-            f"words.{block.name}" for block, coding in zip(settings.blocks, codings) if coding is not None
-        ]
-        average = AverageEvidence.restore({name: tensors[f"average.{name}"] for name in names})
-    patches = {}
-    if any(name.startswith("patches.") for name in tensors):
-        for block, coding in zip(settings.blocks, codings):
-            if coding is not None:
-                parts = {name: tensors[f"patches.{name}.{block.name}"] for name in WordPatches.parts()}
-                patches[block.name] = WordPatches(**parts)
-    return Learned(sources, codings, classifier, novelty, average, patches or None)
+    classifier.restore(tensors.within("classifier."))
+    novelty, average, patches = (tensors.within(f"{name}.") for name in ("novelty", "average", "patches"))
+    return Learned(
+        sources,
+        codings,
+        classifier,
+        Novelty().restore(novelty) if len(novelty) else None,
+        AverageEvidence.restore(average, coded, n_classes) if len(average) else None,
+        {
+            block.name: WordPatches.restore(patches, block.name, coding, n_classes)
+            for block, coding in coded
+            if coding is not None
+        }
+        if len(patches)
+        else None,
+    )
+
+
+def _move(part: Any, device: str | torch.device) -> Any:
+    """Return a source or coding on a device, whatever device its settings name: that of the training."""
+    if hasattr(part, "device"):
+        part.device = device
+    return part
+
+
+def _check_agreement(settings: Settings, learned: Learned, header: Mapping[str, Any]) -> None:
+    """Raise ValueError unless all parts of a model are of the same images, classes and widths."""
+    n_classes, classifier = len(header["classes"]), learned.classifier
+    numbered = classifier.classes_.tolist() == list(range(n_classes))
+    if not numbered or classifier.single_label_ is header["multilabel"]:
+        raise ValueError("its classifier has other classes than its header")
+    if len(header["weights"]) != len(settings.blocks):
+        raise ValueError(f"it has {len(header['weights'])} weights; expected {len(settings.blocks)}")
+    stack = learned.sources.get("stack")
+    if stack is not None:
+        if stack.n_channels != (1 if settings.colour == "gray" else 3):
+            raise ValueError(
+                f"its filters have {stack.n_channels} channels; its images are {settings.colour}"
+            )
+        for sharing, exemplars in zip(stack.sharing_, stack.n_exemplars_):
+            if len(sharing) not in (0, n_classes) or len(exemplars) != n_classes:
+                raise ValueError(f"its filters are shared by {len(sharing)} classes; expected {n_classes}")
+    widths = [
+        _width(block, coding, learned.sources[block.source])
+        for block, coding in zip(settings.blocks, learned.codings)
+    ]
+    known, unknown = sum(width or 0 for width in widths), widths.count(None)
+    found = classifier.n_features_in_
+    if found < known + unknown or (found > known and not unknown):
+        raise ValueError(f"its classifier takes {found} values; its blocks have {known}")
+
+
+def _width(block: Block, coding: Coding | None, source: Source) -> int | None:
+    """Return the number of values of a block's vectors; None if only the file of its source can tell."""
+    width = source.width_of(block.output)
+    if coding is None:
+        return width
+    if width not in (None, coding.n_features_in_):
+        raise ValueError(
+            f"the words of block {block.name!r} have {coding.n_features_in_} values; "
+            f"its descriptors have {width}"
+        )
+    return coding.n_values * block.n_cells
 
 
 def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[str, Any]]:
@@ -156,30 +227,18 @@ def upgraded(tensors: Arrays, header: Mapping[str, Any]) -> tuple[Arrays, dict[s
     Format 1 had no descriptors except the learned layers, only numbers as weights and no networks. Up to
     format 2, the tensors of layers had other names, and the names of their terms were in the header.
     """
+    check_header(header)
+    check_complete(header)
     values = {"networks": {}, **header}
     if header["format_version"] > 2:
         return tensors, values
-    values.setdefault("weights", [block["weight"] for block in header["settings"]["blocks"]])
+    if "weights" not in values:
+        blocks = Settings.from_json(header["settings"]).blocks
+        values["weights"] = [block.weight for block in blocks]
+        check_header(values)
     layers = {name for name in tensors if name.startswith("layer")}
     renamed = {f"source.stack.{name}" if name in layers else name: array for name, array in tensors.items()}
+    _TERMS.check(values["objective_terms"], "objective_terms")
     for number, terms in enumerate(values.pop("objective_terms"), start=1):
         renamed[f"source.stack.layer{number}.terms"] = encoded_terms(terms)
     return renamed, values
-
-
-def _within(tensors: Arrays, prefix: str) -> Arrays:
-    """Return the tensors whose names begin with ``prefix``, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-
-
-def _restore(part: Any, tensors: Arrays, prefix: str) -> None:
-    """Restore a part from the tensors whose names begin with ``prefix``; KeyError names a missing one."""
-    mine = _within(tensors, prefix)
-    try:
-        part.restore(mine)
-    except KeyError as error:
-        raise KeyError(f"{prefix}{error.args[0]}") from error
-    except ValueError as error:
-        if mine:
-            raise
-        raise KeyError(f"{prefix}*") from error

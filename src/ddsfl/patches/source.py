@@ -67,6 +67,10 @@ class Source(Checked, BaseEstimator, ABC):
         """Restore the arrays returned by `state` of another source."""
         return self
 
+    def width_of(self, output: int) -> int | None:
+        """Return the number of values of an output's descriptors; None if only its file can tell."""
+        return None
+
     def identity(self, output: int) -> Any:
         """Return the parameters that determine an output, as plain values."""
         return {key: value for key, value in self.get_params(deep=False).items() if key != "device"}
@@ -190,6 +194,10 @@ class GlobalSource(PixelSource):
     def embed(self, images: Sequence[Tensor]) -> Tensor:
         """Return the vectors (B, d) of uint8 images (channels, height, width), not normalised."""
 
+    def width_of(self, output: int) -> int | None:
+        """Return the number of values of a vector."""
+        return getattr(self, "_n_features_out", None)
+
     def transform(self, images: Images) -> Matrix | Tensor:
         """Return the vectors (n_images, d), not normalised: a tensor for tensors, an array for other images.
 
@@ -212,6 +220,8 @@ class ListSource(Source):
 
     sees_pixels = False
     must_match = True
+    #: What its file is called in messages.
+    noun: ClassVar[str] = "network"
 
     @abstractmethod
     def vectors(
@@ -232,6 +242,10 @@ class ListSource(Source):
     def file(self) -> str | None:
         """The file that it reads, or None."""
         return None
+
+    def needs_other_files(self) -> bool:
+        """Return whether its file names other files that would be read too."""
+        return False
 
     @abstractmethod
     def fingerprint(self) -> str:

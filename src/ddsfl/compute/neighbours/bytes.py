@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 from ddsfl.compute.device import slices
 from ddsfl.compute.neighbours.propose import GROUP, highest
 from ddsfl.compute.neighbours.words import nearest_by_products
+from ddsfl.compute.tensors import Tensors
 
 #: Largest integer used in bytes; -128 is excluded to keep the range symmetric.
 LARGEST = 127
@@ -37,6 +38,8 @@ LONGEST = 32
 LEARNED_FROM = 4096
 #: Fraction of the samples within the range of the bytes; queries beyond are searched exactly.
 WITHIN_REACH = 0.999
+#: A scale below this could not be told from 0.
+LEAST_SCALE = 1e-12
 
 
 def byte_products_are_fast() -> bool:
@@ -195,6 +198,17 @@ class Shortlist:
         ordered = places.flatten().sort().values
         last = max(1, math.ceil(recall * len(ordered))) - 1
         return max(k, int(ordered[last]) + 1)
+
+
+def checked_state(tensors: Tensors) -> np.ndarray[Any, Any]:
+    """Return the `Shortlist.state` in the tensor "shortlist" of a file; empty if there is none."""
+    state = tensors.real("shortlist", (0, 3), least=0)
+    if len(state) == 0:
+        return state
+    *_, length = tensors.real("shortlist", 3, least=LEAST_SCALE).tolist()
+    if not (1 <= length <= LONGEST and length == int(length)):
+        raise tensors.wrong("shortlist", f"has length {length:g}", f"a whole number from 1 to {LONGEST}")
+    return state
 
 
 def _to_bytes(values: Tensor) -> Tensor:

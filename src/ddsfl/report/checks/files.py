@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddsfl.images.sources import name_of
+from ddsfl.images.unreadable import name_of
 from ddsfl.report.findings import Finding, Item, Subject
 
 
