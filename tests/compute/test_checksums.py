@@ -43,3 +43,9 @@ def test_json_that_is_none_or_says_two_things_is_refused(text, words):
 def test_plain_json_is_read():
     text = '{"a": [1, -2.5, 1e-300, true, null, "é"], "b": {"a": {}}}'
     assert strict_json(text) == {"a": [1, -2.5, 1e-300, True, None, "é"], "b": {"a": {}}}
+
+
+def test_a_key_that_stands_twice_among_very_many_is_found_at_once():
+    text = "{" + ",".join(f'"{number}":0' for number in range(200_000)) + ',"199999":1}'
+    with pytest.raises(ValueError, match="the key '199999' stands twice"):
+        strict_json(text)

@@ -81,7 +81,7 @@ HEADER = [
     ("changes", [1], "changes"),
     ("changes", {f"sources.x{n}": {} for n in range(3000)}, "changes"),
     ("settings", [], "settings"),
-    ("settings", {}, "is incomplete: 'layers' is missing"),
+    ("settings", {}, "layers is missing"),
     ("networks", {"net": {"file": "x.onnx", "fingerprint": "0" * 64}}, "networks names"),
     ("networks", {"net": 3}, "networks.net"),
     ("keeps_patches", "yes", "keeps_patches"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,8 @@ def strict_json(text: str | bytes) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in a mapping")
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)  # in one pass: there may be millions
+        raise ValueError(f"the key {twice[:80]!r} stands twice in a mapping")
     return values
 
 

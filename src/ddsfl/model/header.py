@@ -117,6 +117,10 @@ def check_complete(header: Mapping[str, Any]) -> None:
     for name in _ALWAYS_OF_TRAINING:
         if name not in header["training"]:
             raise KeyError(f"training.{name}")
+    for source, network in header.get("networks", {}).items():
+        for name in NETWORK:
+            if name not in network:
+                raise KeyError(f"networks.{source}.{name}")
 
 
 def _check(known: Mapping[str, Rule], values: Mapping[str, Any]) -> None:

@@ -95,31 +95,39 @@ class NetworkFiles:
         return None
 
 
-def located(
-    settings: Settings,
-    files: Mapping[str, Mapping[str, str]],
-    folder: str,
-    named: Mapping[str, str | os.PathLike[str]],
-) -> Settings:
-    """Return settings whose sources read the files that the user named, or else look into ``folder``.
+def located(settings: Settings, files: Mapping[str, Mapping[str, str]], folder: str) -> Settings:
+    """Return settings whose sources look for their files in ``folder``.
 
     The paths that the settings came with are dropped: only the names of files are used.
     """
-    with_files = [name for name, parameters in settings.sources.items() if "path" in parameters]
-    unknown = sorted(set(named) - set(with_files))
+    paths = {}
+    for name in _with_files(settings):
+        stored = files[name]["file"] if name in files else os.path.basename(settings.sources[name]["path"])
+        paths[name] = os.path.join(folder, stored)
+    return _with_paths(settings, paths)
+
+
+def with_named(settings: Settings, named: Mapping[str, str | os.PathLike[str]]) -> Settings:
+    """Return settings whose sources read the files that the user named; an unknown name is an error."""
+    known = _with_files(settings)
+    unknown = sorted(set(named) - set(known))
     if unknown:
         raise ModelFileError(
             f"this model has no source {', '.join(unknown)} that reads a file; "
-            f"expected some of {', '.join(with_files) or 'none'}."
+            f"expected some of {', '.join(known) or 'none'}."
         )
-    if not with_files:
+    return _with_paths(settings, {name: os.fspath(path) for name, path in named.items()})
+
+
+def _with_files(settings: Settings) -> list[str]:
+    return [name for name, parameters in settings.sources.items() if "path" in parameters]
+
+
+def _with_paths(settings: Settings, paths: Mapping[str, str]) -> Settings:
+    if not paths:
         return settings
-    sources = dict(settings.sources)
-    for name in with_files:
-        stored = files[name]["file"] if name in files else os.path.basename(settings.sources[name]["path"])
-        path = os.fspath(named[name]) if name in named else os.path.join(folder, stored)
-        sources[name] = {**sources[name], "path": path}
-    return dataclasses.replace(settings, sources=sources)
+    moved = {name: {**settings.sources[name], "path": path} for name, path in paths.items()}
+    return dataclasses.replace(settings, sources={**settings.sources, **moved})
 
 
 def without_folders(values: Any) -> Any:

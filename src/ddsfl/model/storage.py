@@ -23,7 +23,7 @@ from ddsfl.explain.patches import WordPatches
 from ddsfl.learning.steps import encoded_terms
 from ddsfl.model.file import ModelFileError, read_model
 from ddsfl.model.header import check_complete, check_header
-from ddsfl.model.networks import NetworkFiles, located, without_folders
+from ddsfl.model.networks import NetworkFiles, located, with_named, without_folders
 from ddsfl.model.presets import reproduces
 from ddsfl.model.run_file import Run
 from ddsfl.model.settings import Settings, plain
@@ -99,9 +99,10 @@ def restored_model(
     with _refusing(path):
         tensors, header = upgraded(tensors, header)
         origin = {"preset": header["preset"], "changes": header["changes"]}
-        stored = Settings.from_json({**header["settings"], **origin})
         networks = header["networks"]
-    settings = located(stored, networks, os.path.dirname(os.path.abspath(path)), sources)
+        settings = Settings.from_json({**header["settings"], **origin})
+        settings = located(settings, networks, os.path.dirname(os.path.abspath(path)))
+    settings = with_named(settings, sources)
     with _refusing(path):
         classes = np.array(header["classes"])
         given = Tensors(tensors)
