@@ -43,10 +43,10 @@ class Member(NamedTuple):
 def shown(name: str) -> str:
     r"""Return a name for a message: quoted, and without control characters.
 
-    >>> shown("sea\n.jpg"), shown("a" * 1000) == repr("a" * 97 + "...")
+    >>> shown("sea\n.jpg"), shown("a" * 1000) == repr("a" * 57 + "...")
     ("'sea\\n.jpg'", True)
     """
-    return ascii(name if len(name) <= 100 else f"{name[:97]}...")
+    return ascii(name if len(name) <= 60 else f"{name[:57]}...")
 
 
 def safe_parts(name: str, is_folder: bool) -> tuple[str, ...]:

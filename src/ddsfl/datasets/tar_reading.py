@@ -41,7 +41,7 @@ def read_tar(pieces: Iterator[bytes]) -> Iterator[Member]:
     and sparse files are `Refused`.
     """
     source = _Source(pieces)
-    given: dict[str, bytes] = {}  # from the extended headers of the next member
+    given: dict[str, bytes] | None = None  # from the extended headers of the next member, if it has any
     while True:
         block = source.take(BLOCK_SIZE)
         if block.count(0) == BLOCK_SIZE:
@@ -54,11 +54,12 @@ def read_tar(pieces: Iterator[bytes]) -> Iterator[Member]:
         kind, size = block[156:157], numbers["size"]
         assert size is not None
         if kind in (_LONG_NAME, _LONG_LINK, _GLOBAL, *_EXTENDED):
+            given = given or {}
             _extend(given, kind, source.padded(_bounded(size)))
             continue
-        yield _member(block, given, size, source)
-        given = {}
-    if given:
+        yield _member(block, given or {}, size, source)
+        given = None
+    if given is not None:
         raise Damaged("an extended header is not followed by its member")
     source.refuse_rest()
 
@@ -103,11 +104,7 @@ def _records(payload: bytes) -> dict[str, bytes]:
 
 def _member(block: bytes, given: dict[str, bytes], size: int, source: _Source) -> Member:
     """Return the member with this header and these values of its extended headers."""
-    raw = block[:100].split(b"\0", 1)[0]
-    prefix = block[345:500].split(b"\0", 1)[0]
-    if prefix and block[257:263] == b"ustar\0":  # GNU tar keeps times there
-        raw = prefix + b"/" + raw
-    name = given.get("path", raw).decode("utf-8", "surrogateescape")
+    name = given.get("path", _short_name(block)).decode("utf-8", "surrogateescape")
     kind = block[156:157]
     harm = None
     if kind in _LINKS:
@@ -125,6 +122,16 @@ def _member(block: bytes, given: dict[str, bytes], size: int, source: _Source) -
         return Member(name, True, 0, iter(()))  # their size says nothing about contents
     size = int(given.get("size", size))
     return Member(name, False, size, source.pieces(size))
+
+
+def _short_name(block: bytes) -> bytes:
+    name, prefix = (block[field].split(b"\0", 1)[0] for field in (slice(0, 100), slice(345, 500)))
+    if block[257:263] == b"ustar\0":
+        return prefix + b"/" + name if prefix else name
+    # GNU tar can keep a time in the place of the prefix, older formats have nothing there.
+    if prefix and (block[257:265] != b"ustar  \0" or _number(block[345:357]) is None):
+        raise Damaged("a header is of an unknown format")
+    return name
 
 
 def _bounded(size: int) -> int:
@@ -172,9 +179,10 @@ class _Source:
         return bytes(taken)
 
     def padded(self, length: int) -> bytes:
-        """Take ``length`` bytes and skip the rest of their last block."""
+        """Take ``length`` bytes and skip the rest of their last block, which must be zeros."""
         taken = self.take(length)
-        self.take(-length % BLOCK_SIZE)
+        if self.take(-length % BLOCK_SIZE).strip(b"\0"):  # readers differ in whether it belongs to a name
+            raise Damaged("an extended header is longer than declared")
         return taken
 
     def pieces(self, length: int) -> Iterator[bytes]:

@@ -23,6 +23,7 @@ _LOCAL, _CENTRAL = struct.Struct("<4s5H3L2H"), struct.Struct("<4s6H3L5H2L")
 _END, _END64, _LOCATOR = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q"), struct.Struct("<4sLQL")
 _FULL = 0xFFFFFFFF  # the value is in an extra field
 _ENCRYPTED, _SIZES_FOLLOW, _UTF8 = 0x2041, 0x0008, 0x0800
+_MAX_VERSION = 63
 _STORED, _DEFLATED, _BZIP2 = 0, 8, 12
 
 
@@ -78,12 +79,16 @@ class ZipReader:
         end = start + length
         for _ in range(count):
             (
-                magic, _, _, flags, method, _, _, checksum, packed, size, n_name, n_extra, n_comment, disk,
-                _, attributes, offset,
+                magic, _, version, flags, method, _, _, checksum, packed, size, n_name, n_extra, n_comment,
+                disk, _, attributes, offset,
             ) = _CENTRAL.unpack(_read(self._stream, start, _CENTRAL.size))  # fmt: skip
             start += _CENTRAL.size
             if magic != b"PK\1\2" or disk not in (0, 0xFFFF) or start + n_name + n_extra + n_comment > end:
                 raise Damaged("an entry of its directory is invalid")
+            if version & 0xFF > _MAX_VERSION:
+                raise Refused(
+                    f"a member needs version {version & 0xFF} of the format; known is {_MAX_VERSION}"
+                )
             if n_name > MAX_NAME_BYTES:
                 raise Refused(f"a member has a name of more than {MAX_NAME_BYTES} bytes")
             name_and_extra = _read(self._stream, start, n_name + n_extra)

@@ -1,0 +1,1 @@
+"""Attacks on the product: hostile input (`python -m attacks.fuzz`). What must hold: docs/robustness.md."""

@@ -1,0 +1,1 @@
+"""One module per kind of hostile input, each with a class `Domain` (see `attacks.domain`)."""
