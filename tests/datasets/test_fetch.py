@@ -1,6 +1,7 @@
 import errno
 import hashlib
 import io
+import json
 import tarfile
 import urllib.request
 from dataclasses import replace
@@ -214,6 +215,33 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path):
         fetch(RemoteFile("file.tar"), tmp_path)
 
 
+@pytest.mark.parametrize("recorded", [b"", b"\xff\xfe", b"no digest", b"ab " * 3])
+def test_a_record_that_is_none_is_named(tmp_path, recorded):
+    (tmp_path / "file.tar").write_bytes(BODY)
+    (tmp_path / "file.tar.sha256").write_bytes(recorded)
+    with pytest.raises(DownloadError, match=r"file.tar.sha256 is not a record of a SHA-256"):
+        fetch(RemoteFile("file.tar", (), DIGEST), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        b"[" * 100_000,
+        b"\xff",
+        b"[]",
+        b'{"address": %s, "total": "9", "validator": null}',
+        b'{"address": %s, "total": null, "validator": ["x"]}',
+        b'{"address": %s, "total": null, "validator": "a\\r\\nb"}',
+    ],
+)
+def test_notes_of_a_partial_file_are_not_trusted(server, tmp_path, notes):
+    (tmp_path / ".file.tar.part").write_bytes(BODY[:100])
+    (tmp_path / ".file.tar.part.json").write_bytes(notes.replace(b"%s", json.dumps(server.address).encode()))
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    assert "range" not in server.requests[0]
+
+
 # --- complete sets
 
 
@@ -290,11 +318,11 @@ def test_rar_archives_and_sets_without_files_are_left_to_people(server, small_se
 def test_every_address_is_tried_in_order(monkeypatch, tmp_path):
     asked = []
 
-    def refuse(request, timeout):
+    def refuse(_, request, timeout):
         asked.append(request.full_url)
         raise OSError("no network")
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", refuse)
     with pytest.raises(DownloadError, match=r"scene_categories.zip could not be fetched"):
         get_dataset("scene15", tmp_path, wait=0.0)
     assert list(dict.fromkeys(asked)) == list(DATASETS["scene15"].files[0].addresses)
