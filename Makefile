@@ -7,11 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # Tests of one file share their models, so a file stays in one process.
 SPREAD := --numprocesses auto --maxprocesses 8 --dist loadfile
 
-.PHONY: help demo test test-fast check format bench clean
+.PHONY: help demo test test-fast fuzz check format bench clean
 
 help:
 	@echo "make demo       learn, classify and draw on drawn scenes (pictures in demo/)"
 	@echo "make test       all tests          make test-fast  without the slow ones"
+	@echo "make fuzz       hostile images, model files, archives, lists, settings and command lines"
 	@echo "make check      format, lint, types, imports     make format  fix format and lint"
 	@echo "make bench      speed relative to other libraries and bare matrix products"
 
@@ -35,6 +36,9 @@ test: $(VENV)/.test
 
 test-fast: $(VENV)/.test
 	$(BIN)/python -m pytest $(SPREAD) -m "not slow and not data"
+
+fuzz: $(VENV)/.test
+	$(BIN)/python -m attacks.fuzz
 
 check: $(VENV)/.test $(VENV)/.check
 	$(BIN)/ruff format --check .

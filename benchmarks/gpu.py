@@ -150,7 +150,7 @@ def one_split(folder: str) -> None:
         f"{accuracy:.2f}; peak {memory:.1f} GB"
     )
     print(f"  the same model on the plain path in float32: {plain:.2f}")
-    print("  " + ", ".join(f"{name} {took:.1f}" for name, took in model.seconds_.items() if took >= 0.1))
+    print("  " + ", ".join(f"{name} {took:.1f}" for name, took in model.run_.seconds.items() if took >= 0.1))
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ from ddsfl.model.classifier import SceneClassifier
 from tests.support.tiny import TINY_OPTIONS, write_scenes
 
 
-def test_train_leaves_a_model_and_nothing_else(model):
-    assert [path.name for path in model.parent.iterdir()] == ["m.safetensors"]
+def test_train_leaves_a_model_and_how_it_was_made_and_nothing_else(model):
+    names = sorted(path.name for path in model.parent.iterdir())
+    assert names == ["m.safetensors", "m.safetensors.run.json"]
     assert len(SceneClassifier.load(model).classes_) == 3
 
 

@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from ddsfl.model.file import read_model, write_model
+from ddsfl.model.run_file import file_beside
 from tests.support.tiny import TINY_OPTIONS, write_scenes
 
 ADVICE = "Use --overwrite to replace it, or choose another --out."
@@ -33,9 +34,9 @@ def test_the_stages_of_a_finished_command_are_removed(ddsfl, scenes, out, monkey
     with monkeypatch.context() as patch:
         patch.setattr("ddsfl.cli.train.remove_stages", lambda folder: None)
         assert ddsfl("train", scenes, "--out", out, *TINY_OPTIONS)[0] == 0
-    assert len(list(out.parent.iterdir())) == 2
+    assert len(list(out.parent.iterdir())) == 3
     assert ddsfl("train", scenes, "--out", out, *TINY_OPTIONS)[0] == 0
-    assert list(out.parent.iterdir()) == [out]
+    assert sorted(out.parent.iterdir()) == [out, file_beside(out)]
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,8 @@ def test_truncated_file_is_computed_again(tmp_path, keep):
     truncate(path, keep)
     assert not Stages(tmp_path, "settings").is_stored("first")
     again = Step(x=np.arange(100.0))
-    _, [arrays] = run(tmp_path, again)
+    with pytest.warns(UserWarning, match="is damaged"):
+        _, [arrays] = run(tmp_path, again)
     assert again.calls == 1
     np.testing.assert_array_equal(arrays["x"], np.arange(100.0))
     run(tmp_path, again)
@@ -137,8 +138,53 @@ def test_damaged_file_is_computed_again(tmp_path, content):
     (path,) = tmp_path.iterdir()
     path.write_bytes(content)
     again = Step(x=np.zeros(1))
+    with pytest.warns(UserWarning, match="is damaged"):
+        run(tmp_path, again)
+    assert again.calls == 1
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    run(tmp_path, Step(x=np.arange(10.0), y=np.ones((2, 2), np.float32)))
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for number in np.random.default_rng(0).integers(8 * len(whole), size=300).tolist():
+        damaged = bytearray(whole)
+        damaged[number // 8] ^= 1 << number % 8
+        path.write_bytes(damaged)
+        again = Step(x=np.arange(10.0), y=np.ones((2, 2), np.float32))
+        with pytest.warns(UserWarning, match="is damaged; its result is computed again"):
+            run(tmp_path, again)
+        assert again.calls == 1
+
+
+def test_the_result_of_another_step_is_not_taken_for_it(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)), names=("first", "second"))
+    first, second = sorted(tmp_path.iterdir())
+    shutil.copy(second, first)
+    assert not Stages(tmp_path, "settings").is_stored("first")
+    again = Step(x=np.zeros(1))
+    with pytest.warns(UserWarning, match=r"first\..* is damaged"):
+        run(tmp_path, again, names=("first", "second"))
+    assert again.calls == 1
+
+
+def test_a_result_that_vanishes_is_computed_again_without_a_warning(tmp_path, monkeypatch, recwarn):
+    run(tmp_path, Step(x=np.zeros(1)))
+    (path,) = tmp_path.iterdir()
+    monkeypatch.setattr(module, "check_regular", lambda *_: path.unlink())
+    again = Step(x=np.zeros(1))
     run(tmp_path, again)
     assert again.calls == 1
+    assert not recwarn.list
+
+
+def test_a_pipe_in_the_place_of_a_result_does_not_block(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)))
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    with named_pipe(path), pytest.warns(UserWarning, match="is damaged"):
+        run(tmp_path, Step(x=np.zeros(1)))
+    assert Stages(tmp_path, "settings").is_stored("first")
 
 
 def test_foreign_tensor_file_is_computed_again(tmp_path):
@@ -148,7 +194,8 @@ def test_foreign_tensor_file_is_computed_again(tmp_path):
     (path,) = tmp_path.iterdir()
     save_file({"x": np.ones(1)}, path)
     again = Step(x=np.zeros(1))
-    _, [arrays] = run(tmp_path, again)
+    with pytest.warns(UserWarning, match="is damaged"):
+        _, [arrays] = run(tmp_path, again)
     assert again.calls == 1
     assert arrays["x"].tolist() == [0.0]
 

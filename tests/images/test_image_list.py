@@ -64,6 +64,20 @@ def test_the_fingerprint_is_that_of_the_pixels(tmp_path):
         ImageList(["missing.png"]).fingerprint()
 
 
+def test_an_image_that_changes_while_it_is_in_use_is_noticed(tmp_path):
+    path = tmp_path / "a.png"
+    Image.fromarray(np.zeros((20, 20), np.uint8)).save(path)
+    images = ImageList([path], cache_bytes=0)
+    before = images.fingerprint()
+    Image.fromarray(np.zeros((20, 20), np.uint8)).save(path, optimize=True)  # other bytes, the same pixels
+    assert images[0].sum() == 0
+    Image.fromarray(np.eye(20, dtype=np.uint8)).save(path)
+    with pytest.raises(UnreadableImage, match=r"a\.png cannot be read: it changed while it was in use"):
+        images[0]
+    assert images.fingerprint() == before
+    assert [problem.reason for problem in images.read_all()] == ["it changed while it was in use"]
+
+
 def test_an_image_list_survives_pickling_without_its_pictures():
     images = ImageList([picture(200, 200)], colour="lab").subset([0, 0])
     images.read_all()

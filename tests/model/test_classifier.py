@@ -38,7 +38,7 @@ def test_decisions_are_the_svm_s_on_the_joined_vectors(fitted):
 
 def test_it_learns(fitted):
     assert fitted.score(IMAGES, LABELS) > 0.9
-    assert list(fitted.seconds_)[:3] == ["layer1.space", "layer1.exemplars", "layer1.bank"]
+    assert list(fitted.run_.seconds)[:3] == ["layer1.space", "layer1.exemplars", "layer1.bank"]
     assert fitted.training_["images_per_class"] == [4, 4, 4]
 
 

@@ -36,7 +36,7 @@ def loaded_copy(model, folder, **options):
 def test_hand_crafted_descriptors_suffice_for_a_classifier(tmp_path):
     model = model_of(SIFT_ONLY).fit(IMAGES, LABELS)
     assert model.score(IMAGES, LABELS) > 0.9
-    assert list(model.seconds_) == ["edges.words", "edges.vectors1", "classifier", "novelty"]
+    assert list(model.run_.seconds) == ["edges.words", "edges.vectors1", "classifier", "novelty"]
     assert model.settings_.min_side == 16
     assert (model.sources_["sift"].step, model.sources_["sift"].n_scales) == (8, 2)
     assert model.transform(IMAGES).shape == (12, 50)

@@ -5,8 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+import ddsfl
 from ddsfl.model import file as modelfile
 from ddsfl.model.file import FORMAT_VERSION, ModelFileError, read_header, read_model, write_model
 
@@ -35,7 +36,7 @@ def test_what_is_written_is_read(tmp_path, tensors):
         assert arrays[name].shape == array.shape
     assert header.items() <= read.items()
     assert read["format_version"] == FORMAT_VERSION
-    assert {"python", "torch", "numpy"} <= read["libraries"].keys()
+    assert read["ddsfl"] == ddsfl.__version__
     assert read_header(str(path)) == read
     assert os.listdir(tmp_path) == [path.name]
 
@@ -70,12 +71,64 @@ def test_a_damaged_header_is_refused(tmp_path, tensors):
         read_model(path)
 
 
-def test_a_damaged_layout_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"shape":[4]', b'"shape":[5]'),
+        (b'"shape":[4]', b'"shape":[2]'),
+        (b'"dtype":"F64"', b'"dtype":"I64"'),
+        (b'"a":{', b'"b":{'),
+        (b"seed", b"sees"),
+        (b": 17", b": 18"),
+    ],
+)
+def test_a_damaged_layout_is_refused(tmp_path, old, new):
     path = tmp_path / "m"
-    write_model(path, {"a": np.zeros(4)}, {})
-    path.write_bytes(path.read_bytes().replace(b'"shape":[4]', b'"shape":[5]'))
+    write_model(path, {"a": np.zeros(4)}, {"seed": 17})
+    whole = path.read_bytes()
+    assert whole.count(old) == 1
+    path.write_bytes(whole.replace(old, new))
     with pytest.raises(ModelFileError, match="is damaged"):
         read_model(path)
+
+
+def test_every_flipped_bit_is_noticed(tmp_path, tensors):
+    path = tmp_path / "m"
+    write_model(path, tensors, {"seed": 17, "classes": ["a", "b"]})
+    whole = path.read_bytes()
+    for number in np.random.default_rng(0).integers(8 * len(whole), size=400).tolist():
+        damaged = bytearray(whole)
+        damaged[number // 8] ^= 1 << number % 8
+        path.write_bytes(damaged)
+        with pytest.raises(ModelFileError, match=r"damaged|cut off|not a ddsfl model|model format"):
+            read_model(path)
+
+
+def test_tensors_in_the_place_of_others_are_noticed(tmp_path):
+    path = tmp_path / "m"
+    write_model(path, {"a": np.zeros(4), "b": np.ones(4)}, {})
+    header = read_header(path)
+    arrays = load_file(path)
+    for swapped in ({"a": arrays["b"], "b": arrays["a"]}, {"a": arrays["a"]}, {**arrays, "c": np.ones(1)}):
+        save_file(swapped, path, metadata={"ddsfl": json.dumps(header)})
+        with pytest.raises(ModelFileError, match=r"is damaged: .* checksum"):
+            read_model(path)
+
+
+def test_more_bytes_than_the_header_tells_are_refused(tmp_path, tensors):
+    path = tmp_path / "m"
+    write_model(path, tensors, {})
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"!")
+    with pytest.raises(ModelFileError, match=f"is damaged: it has {size + 1} bytes; expected {size}"):
+        read_model(path)
+
+
+def test_files_of_older_formats_have_no_checksums_and_are_read(tmp_path):
+    header = json.dumps({"format": modelfile.FORMAT, "format_version": 3, "seed": 1})
+    save_file({"w": np.arange(3)}, tmp_path / "m", metadata={"ddsfl": header})
+    arrays, read = read_model(tmp_path / "m")
+    assert (arrays["w"].tolist(), read["seed"], read.get("checksum")) == ([0, 1, 2], 1, None)
 
 
 class Trap:
@@ -101,7 +154,7 @@ def test_foreign_files_are_refused_and_never_executed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [(4, "newer .* update ddsfl"), (0, "older .* train the model again")]
+    ("version", "words"), [(5, "newer .* update ddsfl"), (0, "older .* train the model again")]
 )
 def test_other_versions_are_refused(tmp_path, version, words):
     header = json.dumps({"format": modelfile.FORMAT, "format_version": version})

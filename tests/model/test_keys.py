@@ -8,6 +8,7 @@ import torch
 
 from ddsfl.classify.fusion import WeightChoice
 from ddsfl.encoder.encoder import Encoder
+from ddsfl.model.keys import StageKeys
 from tests.support.models import FUSED, IMAGES, LABELS, MANY, model_of
 from tests.support.tiny import TINY
 
@@ -26,7 +27,7 @@ def stored(tmp_path_factory):
 
 
 def test_it_resumes_after_an_interruption_at_every_stage(fused, tmp_path):
-    names = list(fused.seconds_)
+    names = list(fused.run_.seconds)
     assert names[-3:] == ["weights", "classifier", "novelty"]
     stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", *names[-3:]]
     folder = tmp_path / "stages"
@@ -169,3 +170,35 @@ def test_weights_are_chosen_with_the_parameters_of_the_classifier(monkeypatch):
         "class_weight": {0: 5.0},
         "random_state": model.classifier_.random_state,
     }
+
+
+@pytest.mark.parametrize("part", ["edges.vectors1", "corners.vectors1", "layer1.words"])
+def test_a_damaged_stage_is_learned_again_and_the_model_is_the_same(fused, tmp_path, part):
+    """A flipped bit in a header, or in data, which only the checksum shows; the others are reused."""
+    fit_in(FUSED, tmp_path)
+    (path,) = tmp_path.glob(f"{part}.*")
+    whole = bytearray(path.read_bytes())
+    whole[-5] ^= 4
+    path.write_bytes(whole)
+    with pytest.warns(UserWarning, match=f"{part}.* is damaged; its result is computed again"):
+        again, reused = fit_in(FUSED, tmp_path)
+    assert [name for name, was in reused.items() if not was] == [part]
+    np.testing.assert_array_equal(again.decision_function(IMAGES), fused.decision_function(IMAGES))
+
+
+@pytest.mark.parametrize("change", ["torch", "device", "ddsfl"])
+def test_stages_of_another_library_or_device_are_not_mixed_in(stored, tmp_path, monkeypatch, change):
+    shutil.copytree(stored, tmp_path / "stages")
+    if change == "torch":
+        monkeypatch.setattr(torch, "__version__", "1.2.3+cpu")
+    elif change == "ddsfl":
+        monkeypatch.setattr("ddsfl.__version__", "99")
+    else:
+        monkeypatch.setattr("ddsfl.model.fit.StageKeys", on_a_gpu)
+    _, reused = fit_in(TINY, tmp_path / "stages")
+    assert not any(reused.values())
+
+
+def on_a_gpu(*args):
+    """Return the keys of a fit on CUDA."""
+    return StageKeys(*args[:-1], torch.device("cuda"))

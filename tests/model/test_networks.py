@@ -137,7 +137,7 @@ def test_deep_blocks_alone_need_no_other_pixels(monkeypatch):
     for number, image in enumerate(colours):
         image[..., number // 4] += 150  # one class is red, one green, one blue
     model = model_of({**changes, "blocks": changes["blocks"][1:]}).fit(list(colours), LABELS)
-    assert list(model.seconds_) == ["net.vectors1", "classifier", "novelty"]
+    assert list(model.run_.seconds) == ["net.vectors1", "classifier", "novelty"]
     monkeypatch.setattr("ddsfl.encoder.encoder.LISTED_AT_ONCE", 5)
     monkeypatch.setattr("ddsfl.encoder.encoder.image_batches", None)  # would fail if it were called
     assert list(model.predict(list(colours))) == LABELS

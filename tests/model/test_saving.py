@@ -42,7 +42,7 @@ def test_a_model_file_that_lacks_a_part_is_named(fitted, tmp_path):
 
 
 def test_it_resumes_after_an_interruption_at_every_stage(fitted, tmp_path):
-    for stop_at in fitted.seconds_:
+    for stop_at in fitted.run_.seconds:
         folder = tmp_path / stop_at
 
         def interrupt(name, found, stop_at=stop_at):
@@ -53,7 +53,7 @@ def test_it_resumes_after_an_interruption_at_every_stage(fitted, tmp_path):
             tiny().fit(IMAGES, LABELS, checkpoints=folder, report=interrupt)
         stored = {}
         resumed = tiny().fit(IMAGES, LABELS, checkpoints=folder, report=stored.__setitem__)
-        names = list(fitted.seconds_)
+        names = list(fitted.run_.seconds)
         assert [stored[name] for name in names] == [name in names[: names.index(stop_at)] for name in names]
         same_model(fitted, resumed)
 

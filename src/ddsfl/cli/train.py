@@ -74,4 +74,4 @@ def train(
     check_free(out, overwrite)  # another command may have written it in the meantime
     model.save(out)
     remove_stages(checkpoints)
-    console.say(f"{out}: {len(model.classes_)} classes, {sum(model.seconds_.values()):.0f} s")
+    console.say(f"{out}: {len(model.classes_)} classes, {sum(model.run_.seconds.values()):.0f} s")

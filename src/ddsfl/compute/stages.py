@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from ddsfl.compute.checksums import checksum_of, checksum_of_values
+from ddsfl.compute.files import check_regular
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -153,7 +157,8 @@ class Stages:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             header = {"key": self._key(name), "seconds": repr(self.seconds[name])}
-            write_whole(self._path(name), save(arrays, metadata=header))
+            sealed = {**header, "checksum": _checksum(arrays, header)}
+            write_whole(self._path(name), save(arrays, metadata=sealed))
         return arrays
 
     def is_stored(self, name: str) -> bool:
@@ -174,15 +179,27 @@ class Stages:
 
     def _read(self, name: str, header_only: bool = False) -> tuple[Arrays, float] | None:
         """Return what is stored for ``name`` under its key; a damaged file counts as missing."""
-        if self.folder is None or not self._path(name).is_file():
+        if self.folder is None or not os.path.lexists(self._path(name)):
             return None
+        arrays: Arrays = {}
         try:
+            check_regular(self._path(name), os.stat(self._path(name)).st_mode)  # a pipe would block
             with safe_open(self._path(name), framework="numpy") as stream:
-                header = stream.metadata() or {}
-                if header.get("key") != self._key(name):
-                    return None
-                names = [] if header_only else list(stream.keys())
-                arrays = {key: stream.get_tensor(key) for key in names}
-            return arrays, float(header["seconds"])
-        except (SafetensorError, KeyError, ValueError):
+                header = dict(stream.metadata() or {})
+                if not header_only:
+                    arrays = {key: stream.get_tensor(key) for key in stream.keys()}  # noqa: SIM118
+            checksum, seconds = header.pop("checksum"), float(header["seconds"])
+            sound = header["key"] == self._key(name)
+        except FileNotFoundError:  # another run has removed it in the meantime
             return None
+        except (SafetensorError, OSError, KeyError, ValueError):
+            sound = False
+        if not header_only and not (sound and _checksum(arrays, header) == checksum):
+            warnings.warn(f"{self._path(name)} is damaged; its result is computed again.", stacklevel=3)
+            return None
+        return (arrays, seconds) if sound else None
+
+
+def _checksum(arrays: Arrays, header: Mapping[str, str]) -> str:
+    """Return the checksum of a stored result."""
+    return checksum_of_values([header, {name: checksum_of(array) for name, array in arrays.items()}])

@@ -171,7 +171,7 @@ def evaluate_split(
         "C": float(model.classifier_.C_),
         "weights": list(model.weights_),
         # Stages may have been computed for another cell; wall_seconds is the time of this one.
-        "seconds": {**model.seconds_, "test": tested - trained},
+        "seconds": {**model.run_.seconds, "test": tested - trained},
         "wall_seconds": tested - start,
         "device": _device_name(evaluation.device),
         "commit": commit,

@@ -60,10 +60,12 @@ class _Store:
             image = decode(self.sources[index], **self.options)
         except UnreadableImage as error:
             raise UnreadableImage(error.source, error.reason, index) from error
-        if index not in self.digests:
-            shape = str(tuple(image.shape)).encode()
-            self.digests[index] = hashlib.sha256(shape + image.numpy().tobytes()).digest()
+        shape = str(tuple(image.shape)).encode()
+        digest = hashlib.sha256(shape + image.numpy().tobytes()).digest()
         with self._lock:
+            # Every pass must see the same pixels, or a model would belong to no training set.
+            if self.digests.setdefault(index, digest) != digest:
+                raise UnreadableImage(self.sources[index], "it changed while it was in use", index)
             # First come, first kept: each pass visits all images in order, so a cache that drops the
             # oldest would never hit.
             if index not in self._cache and image.nbytes <= self._room:

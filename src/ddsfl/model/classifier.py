@@ -27,6 +27,7 @@ from ddsfl.learning.stack import FilterStack
 from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
 from ddsfl.model.file import write_model
 from ddsfl.model.fit import Fit, Report
+from ddsfl.model.run_file import Run
 from ddsfl.model.settings import Settings
 from ddsfl.model.storage import Learned, learned_tensors, model_header, restored_model
 from ddsfl.patches.batches import Progress
@@ -68,8 +69,8 @@ class SceneClassifier(ImageEstimator):
     patches_ : training patches of the words; None unless `collect_patches` was called.
     settings_ : the settings in use.
     seed_ : the seed in use; drawn if random_state is None.
-    device_ : the device of the fit.
-    seconds_ : time of each stage of the fit.
+    run_ : how the fit ran: device, threads, versions of libraries, time of each stage.
+    checksum_ : of the file that the model was loaded from; None if it has none.
     training_ : the training set: number of images, images per class, fingerprints of pixels and labels.
     networks_ : the files that sources read.
 
@@ -158,8 +159,8 @@ class SceneClassifier(ImageEstimator):
         self.classes_, self.multilabel_ = labels.classes, not labels.single
         self.settings_, self.seed_, self.networks_ = settings, seed, fit.networks
         self.sources_, self.codings_ = fit.sources, fit.codings
-        self.training_, self.seconds_ = training, dict(fit.stages.seconds)
-        self.device_ = device
+        self.training_, self.run_ = training, Run.here(device, fit.stages.seconds)
+        self.checksum_: str | None = None
         return self
 
     @property
@@ -262,12 +263,13 @@ class SceneClassifier(ImageEstimator):
         return Encoder(self.sources_, pairs, resolve_device(self.device))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model into one safetensors file, which appears complete or not at all."""
+        """Write one safetensors file, complete or not at all; PATH.run.json next to it holds `run_`."""
         check_is_fitted(self, "classifier_")
         learned = Learned(
             self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_, self.patches_
         )
-        write_model(path, learned_tensors(self.settings_, learned), model_header(self))
+        checksum = write_model(path, learned_tensors(self.settings_, learned), model_header(self))
+        self.run_.write(path, checksum)
 
     @classmethod
     def load(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,18 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+import ddsfl
+from ddsfl.compute.checksums import checksum_of, checksum_of_values, strict_json
 from ddsfl.compute.files import regular_only
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import why_not
 
 FORMAT = "ddsfl model"
-FORMAT_VERSION = 3
-#: `storage.upgraded` lists what older formats lack.
-READABLE = (1, 2, 3)
+FORMAT_VERSION = 4
+#: `storage.upgraded` lists what older formats lack. Up to format 3, files had no checksums.
+READABLE = (1, 2, 3, 4)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
-_LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")
 _MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -38,52 +37,69 @@ def write_model(
     path: str | os.PathLike[str],
     tensors: Mapping[str, np.ndarray[Any, Any]],
     header: Mapping[str, Any],
-) -> None:
-    """Write a model; the file appears complete or not at all.
+) -> str:
+    """Write a model and return its checksum; the file appears complete or not at all.
 
-    ``header`` is anything that JSON can write; the format, its version and the versions of the
-    libraries (``format``, ``format_version``, ``libraries``) are added to it.
+    ``header`` is anything that JSON can write. The format, its version, the version of ddsfl and checksums
+    (``format``, ``format_version``, ``ddsfl``, ``checksums`` of the tensors and ``checksum`` of the header)
+    are added to it. Equal tensors and headers give equal bytes.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "model.safetensors"
-    ...     write_model(path, {"w": np.arange(3)}, {"classes": ["a", "b"]})
+    ...     checksum = write_model(path, {"w": np.arange(3)}, {"classes": ["a", "b"]})
     ...     tensors, header = read_model(path)
-    >>> tensors["w"], header["classes"]
-    (array([0, 1, 2]), ['a', 'b'])
+    >>> tensors["w"], header["classes"], header["checksum"] == checksum
+    (array([0, 1, 2]), ['a', 'b'], True)
     """
-    stamped = {
-        **header,
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "libraries": _library_versions(),
-    }
-    try:
-        text = json.dumps(stamped, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise ModelFileError(f"The model's header cannot be written as JSON: {error}.") from error
     # Not ascontiguousarray, which turns a scalar into a vector.
     arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise ModelFileError(f"Tensor {name!r} has dtype {array.dtype}; expected numbers.")
+    stamped = {
+        **header,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "ddsfl": ddsfl.__version__,
+        "checksums": {name: checksum_of(array) for name, array in sorted(arrays.items())},
+    }
+    stamped.pop("checksum", None)
+    try:
+        json.dumps(stamped, allow_nan=False)
+        # One metadata entry only: safetensors writes several in any order.
+        text = json.dumps({**stamped, "checksum": checksum_of_values(stamped)})
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"The model's header cannot be written as JSON: {error}.") from error
     try:
         write_whole(Path(path), save(arrays, metadata={_KEY: text}))
     except OSError as error:
         raise ModelFileError(
             f"The model could not be saved to {path}: {why_not(error)}; nothing there was changed."
         ) from error
+    return checksum_of_values(stamped)
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
-    """Return the tensors and the header of a model file; nothing in it is executed."""
+    """Return the tensors and the header of a model file; nothing in it is executed.
+
+    A file whose contents do not have its checksums is refused.
+    """
     header = read_header(path)
     try:
-        return load_file(path), header
-    except (SafetensorError, OSError) as error:
+        arrays = load_file(path)
+    except (SafetensorError, OSError, KeyError) as error:
         raise ModelFileError(f"{path} is damaged: {error}.") from error
+    if header["format_version"] > 3:
+        checksums = header["checksums"]
+        if not isinstance(checksums, dict) or checksums.keys() != arrays.keys():
+            raise ModelFileError(f"{path} is damaged: its checksums are not those of its tensors.")
+        for name, array in arrays.items():
+            if checksum_of(array) != checksums[name]:
+                raise ModelFileError(f"{path} is damaged: tensor {name!r} does not have its checksum.")
+    return arrays, header
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -91,9 +107,9 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     # Not read with safetensors, which cannot distinguish a truncated file from a foreign one.
     try:
         with open(path, "rb", opener=regular_only) as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            text = stream.read(min(length, _MAX_HEADER_BYTES))
             size = os.fstat(stream.fileno()).st_size
+            length = int.from_bytes(stream.read(8), "little")
+            text = stream.read(length) if length <= min(size, _MAX_HEADER_BYTES) else stream.read(1)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be opened: {why_not(error)}.") from error
     if not text.startswith(b"{") or length > _MAX_HEADER_BYTES:
@@ -101,33 +117,34 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     if len(text) < length:
         raise ModelFileError(f"{path} is cut off: its header is incomplete.")
     try:
-        entries = json.loads(text)
+        entries = strict_json(text)
         metadata = entries.pop("__metadata__", {})
         end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
-        header = json.loads(metadata[_KEY]) if _KEY in metadata else {}
+        header = strict_json(metadata[_KEY]) if _KEY in metadata else {}
         foreign = header.get("format") != FORMAT
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
         raise ModelFileError(f"{path} is damaged: its header cannot be parsed.") from error
     if foreign:
         raise ModelFileError(f"{path} is a safetensors file, but not a ddsfl model.")
-    model_format = header.get("format_version")
-    if model_format not in READABLE:
-        newer = isinstance(model_format, int) and model_format > FORMAT_VERSION
-        advice = "update ddsfl to read it" if newer else "train the model again"
-        raise ModelFileError(
-            f"{path} has model format {model_format}, {'newer' if newer else 'older'} than the formats "
-            f"{READABLE[0]} to {FORMAT_VERSION} that this ddsfl reads; {advice}."
-        )
-    if size < end:
-        raise ModelFileError(f"{path} is cut off: it has {size} bytes of {end}.")
+    _check_format(path, header.get("format_version"))
+    if size != end:
+        found = "is cut off" if size < end else "is damaged"
+        raise ModelFileError(f"{path} {found}: it has {size} bytes; expected {end}.")
+    if header["format_version"] > 3:
+        rest = {name: value for name, value in header.items() if name != "checksum"}
+        if "checksums" not in header or header.get("checksum") != checksum_of_values(rest):
+            raise ModelFileError(f"{path} is damaged: its header does not have its checksum.")
     return dict(header)
 
 
-def _library_versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:  # run from the tree, not installed
-            continue
-    return versions
+def _check_format(path: str | os.PathLike[str], found: Any) -> None:
+    """Raise ModelFileError unless this version reads model format ``found``."""
+    if type(found) is int and found in READABLE:
+        return
+    newer = type(found) is int and found > FORMAT_VERSION
+    advice = "update ddsfl to read it" if newer else "train the model again"
+    shown = found if type(found) is int and abs(found) < 10**6 else "unknown"
+    raise ModelFileError(
+        f"{path} has model format {shown}, {'newer' if newer else 'older'} than the formats "
+        f"{READABLE[0]} to {FORMAT_VERSION} that this ddsfl reads; {advice}."
+    )

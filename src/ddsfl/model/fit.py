@@ -70,7 +70,7 @@ class Fit:
         self.networks = NetworkFiles.of(self.sources)
         self.class_weight = _class_weight(settings.classifier.get("class_weight"), labels)
         self.codings: list[Coding | None] = []
-        keys = StageKeys(settings, self.sources, self.networks, images, labels, seed)
+        keys = StageKeys(settings, self.sources, self.networks, images, labels, seed, self.where)
         self.stages = Stages(checkpoints, key=keys, report=report)
         self._key_of = keys
 
@@ -146,9 +146,13 @@ class Fit:
         for block, _ in pairs:
 
             def encode(name: str = block.name) -> Arrays:
-                if not encoded:
+                if name not in encoded:
+                    # A stored result that turns out to be damaged is asked for, too.
                     missing = [
-                        pair for pair in pairs if not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
+                        pair
+                        for pair in pairs
+                        if pair[0].name == name
+                        or not self.stages.is_stored(f"{pair[0].name}.vectors{number}")
                     ]
                     encoder = Encoder(self.sources, missing, self.where)
                     encoded.update(encoder.encode_all(self.images[part], shifted))

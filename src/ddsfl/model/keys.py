@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import torch
+
 import ddsfl
 from ddsfl.compute.stages import fingerprint
 from ddsfl.encoder.block import Block
@@ -24,7 +26,8 @@ class StageKeys:
 
     Layers depend on the layers below, the labels and the seed; words on their source and coding; vectors
     on their block; the weights of blocks and the classifier on everything, and only they on the weights of
-    the images. All depend on the images.
+    the images. All depend on the images, on the versions of ddsfl and torch, and on whether a GPU computes:
+    what another one has stored may differ in its last digits, and a model is made in one place.
     """
 
     def __init__(
@@ -35,7 +38,9 @@ class StageKeys:
         images: ImageList,
         labels: Labels,
         seed: int,
+        device: torch.device,
     ) -> None:
+        self.made_by = [ddsfl.__version__, torch.__version__.partition("+")[0], device.type]
         self.settings, self.sources, self.networks = settings, sources, networks
         self.images, self.labels, self.seed = images, labels.fingerprint(), seed
         self.sample_weight = [] if labels.weights is None else [fingerprint(labels.weights)]
@@ -60,7 +65,7 @@ class StageKeys:
         if step.startswith("vectors"):
             return self._vectors(self.blocks[subject])
         if name == "novelty":
-            return [self.images.fingerprint(), self.labels, ddsfl.__version__]
+            return [self.images.fingerprint(), self.labels, *self.made_by]
         if name not in ("weights", "classifier"):
             raise ValueError(f"stage {name!r} is unknown; what it depends on must be defined here.")
         every = [[self._vectors(block), block.weight] for block in self.blocks.values()]
@@ -76,7 +81,7 @@ class StageKeys:
 
     def _learned_from(self, name: str) -> list[Any]:
         """Return what a source sees of the images and, if it uses labels, the labels and the seed."""
-        seen: list[Any] = [type(self.sources[name]).__name__, self._seen(name), ddsfl.__version__]
+        seen: list[Any] = [type(self.sources[name]).__name__, self._seen(name), *self.made_by]
         if self.sources[name].uses_labels:
             seen += [self.labels, self.seed]
         if name in self.networks.files:

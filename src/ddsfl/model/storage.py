@@ -20,6 +20,7 @@ from ddsfl.learning.steps import encoded_terms
 from ddsfl.model.file import ModelFileError, read_model
 from ddsfl.model.networks import NetworkFiles, moved_sources
 from ddsfl.model.presets import reproduces
+from ddsfl.model.run_file import Run
 from ddsfl.model.settings import Settings, plain
 from ddsfl.patches.source import Source
 
@@ -73,8 +74,6 @@ def model_header(model: Any) -> dict[str, Any]:
         "random_state": int(model.random_state) if isinstance(model.random_state, Integral) else None,
         "seed": model.seed_,
         "training": model.training_,
-        "seconds": model.seconds_,
-        "device": model.device_,
         "weights": list(model.weights_),
         "networks": model.networks_.files,
         "keeps_patches": model.patches_ is not None,
@@ -104,8 +103,10 @@ def restored_model(
         )
         model.settings_, model.seed_ = settings, header["seed"]
         model.classes_, model.multilabel_ = np.array(header["classes"]), header["multilabel"]
-        model.training_, model.seconds_ = header["training"], header["seconds"]
-        model.device_, model.weights_ = header["device"], tuple(header["weights"])
+        model.training_, model.weights_ = header["training"], tuple(header["weights"])
+        model.checksum_ = header.get("checksum")
+        sealed = model.checksum_ is not None
+        model.run_ = Run.beside(path, model.checksum_) if sealed else Run.of_header(header)
         # New images have their vectors in a new table, so only networks must be the same.
         unchecked = {name for name, source in learned.sources.items() if source.must_match}
         model.networks_ = NetworkFiles(header["networks"], unchecked)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rich.table import Column, Table
 from rich.text import Text
 
+from ddsfl.compute.words import counted
 from ddsfl.encoder.block import Block
 from ddsfl.learning.layer import Layer
 from ddsfl.model.classifier import SceneClassifier
@@ -53,7 +56,9 @@ def _about(model: SceneClassifier) -> Table:
     )
     labels = "several labels per image" if model.multilabel_ else "one label per image"
     about.add_row("classes", f"{len(model.classes_)}, {labels}")
-    about.add_row("device", model.device_)
+    threads = f", {counted(model.run_.threads, 'thread')}" if model.run_.threads else ""
+    about.add_row("trained with", Text(f"{model.run_.device}{threads}"))
+    about.add_row("checksum", model.checksum_ or "none: damage to the file would not be noticed")
     about.add_row("values per image", f"{machine.n_features_in_:,}")
     scores = getattr(machine, "cv_scores_", None)
     if scores is None:
@@ -133,7 +138,7 @@ def source_words(model: SceneClassifier, block: Block) -> str:
 
 
 def _times(model: SceneClassifier) -> Table:
-    joined = _by_kind(model.seconds_)
+    joined = _by_kind(model.run_.seconds)
     seconds = Table("stage", _right("seconds"), "", title="Time")
     longest = max([*joined.values(), 1e-9])
     for name, value in joined.items():
@@ -143,7 +148,7 @@ def _times(model: SceneClassifier) -> Table:
     return seconds
 
 
-def _by_kind(seconds: dict[str, float]) -> dict[str, float]:
+def _by_kind(seconds: Mapping[str, float]) -> dict[str, float]:
     """Add up the times of all parts of the encoding."""
     joined: dict[str, float] = {}
     for name, value in seconds.items():
