@@ -125,7 +125,9 @@ class Domain:
             count = unpack(case.archive, case.target)
         except ArchiveError as error:
             text = str(error)
-            assert text.endswith(".") and text.isprintable() and len(text) < 1000, text
+            assert text.endswith("."), text
+            assert text.isprintable(), text
+            assert len(text) < 1000, text
             assert _tree(root) == (before, folders), "a refused archive left something or took something"
             return "refused"
         inside = os.path.relpath(case.target, root)
