@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -122,7 +123,9 @@ class Domain:
         root = case.archive.parent
         before, folders = _tree(root)
         try:
-            count = unpack(case.archive, case.target)
+            # `shutil.rmtree` names files relative to open folders; from here, the watch takes them for named.
+            with contextlib.chdir(root):
+                count = unpack(case.archive, case.target)
         except ArchiveError as error:
             text = str(error)
             assert text.endswith("."), text
