@@ -7,12 +7,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 # Tests of one file share their models, so a file stays in one process.
 SPREAD := --numprocesses auto --maxprocesses 8 --dist loadfile
 
-.PHONY: help demo test test-fast fuzz check format bench clean
+.PHONY: help demo test test-fast fuzz chaos check format bench clean
 
 help:
 	@echo "make demo       learn, classify and draw on drawn scenes (pictures in demo/)"
 	@echo "make test       all tests          make test-fast  without the slow ones"
 	@echo "make fuzz       hostile images, model files, archives, lists, settings and command lines"
+	@echo "make chaos      trainings that are killed, damaged, starved and disturbed: always the same model"
 	@echo "make check      format, lint, types, imports     make format  fix format and lint"
 	@echo "make bench      speed relative to other libraries and bare matrix products"
 
@@ -39,6 +40,9 @@ test-fast: $(VENV)/.test
 
 fuzz: $(VENV)/.test
 	$(BIN)/python -m attacks.fuzz
+
+chaos: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/python -m attacks.chaos
 
 check: $(VENV)/.test $(VENV)/.check
 	$(BIN)/ruff format --check .

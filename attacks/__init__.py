@@ -1,1 +1,1 @@
-"""Attacks on the product: hostile input (`python -m attacks.fuzz`). What must hold: docs/robustness.md."""
+"""Attacks on the product: hostile input (`attacks.fuzz`) and kills (`attacks.chaos`); docs/robustness.md."""

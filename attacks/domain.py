@@ -11,6 +11,9 @@ import numpy as np
 
 import attacks.inputs
 
+#: The child process that decodes images whose headers do not tell their cost.
+DECODER = "ddsfl.images.apart"
+
 
 class Attacked(Protocol):
     """A kind of hostile input: how cases are made and how the product meets them.

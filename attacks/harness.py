@@ -223,6 +223,8 @@ class _Child:
                 return self._hung()
             answer = self._answer(0.5)
             waited += 0.5
+        if answer is not None and "broken" in answer:
+            raise RuntimeError(f"case {number} could not be made: {answer['broken']}")
         return self._died() if answer is None else answer
 
     def _hung(self) -> dict[str, Any]:

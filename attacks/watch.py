@@ -8,27 +8,17 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any
 
-#: Events that name a file or a folder first; of those marked 2 the second argument names another.
+#: Events on files and folders, with the arguments that name them.
 _FILES = {
-    "open": 1,
-    "os.listdir": 1,
-    "os.scandir": 1,
-    "os.remove": 1,
-    "os.rmdir": 1,
-    "os.mkdir": 1,
-    "os.rename": 2,
-    "os.link": 2,
-    "os.symlink": 1,
-    "os.truncate": 1,
-    "os.chmod": 1,
-    "os.chown": 1,
-    "os.utime": 1,
-    "os.setxattr": 1,
-    "os.removexattr": 1,
+    **dict.fromkeys(("open", "os.listdir", "os.scandir", "os.remove", "os.rmdir", "os.mkdir"), slice(0, 1)),
+    **dict.fromkeys(("os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr"), slice(0, 1)),
+    **dict.fromkeys(("os.rename", "os.link"), slice(0, 2)),
+    "os.symlink": slice(1, 2),  # what a link points to is not touched
 }
 _CHILDREN = (
     "subprocess.Popen",
@@ -73,7 +63,7 @@ class Watch:
         self._folder = os.path.realpath(folder)
         self._named: tuple[str, ...] = ()
         self._may_start: tuple[str, ...] = ()
-        self._events: list[tuple[str, str]] = []
+        self._events: list[tuple[str, str, str]] = []
         self._active = False
         sys.addaudithook(self._hear)
 
@@ -84,8 +74,8 @@ class Watch:
         self._may_start, self._events = tuple(may_start), []
         self._active = True
 
-    def end(self) -> list[tuple[str, str]]:
-        """Stop to listen; return what was not expected as (kind, description), each once."""
+    def end(self) -> list[tuple[str, str, str]]:
+        """Stop to listen; return the kind, description and place of what was not expected, each once."""
         self._active = False
         return list(dict.fromkeys(self._events))
 
@@ -93,15 +83,19 @@ class Watch:
         if not self._active:
             return
         if event in _FILES:
-            for path in arguments[: _FILES[event]]:
+            for path in arguments[_FILES[event]]:
                 if not self._is_expected(path):
-                    self._events.append(("opened", f"{event} {os.fspath(path)!r}"))
+                    self._note("opened", f"{event} {os.fspath(path)!r}")
         elif event in _CHILDREN:
             command = repr(arguments[:2])
             if not any(word in command for word in self._may_start):
-                self._events.append(("started", f"{event} {command[:300]}"))
+                self._note("started", f"{event} {command[:300]}")
         elif event.startswith(_FOREIGN) or (event.startswith("ctypes.") and not _called_by_a_library()):
-            self._events.append(("foreign", f"{event} {arguments!r}"[:300]))
+            self._note("foreign", f"{event} {arguments!r}"[:300])
+
+    def _note(self, kind: str, what: str) -> None:
+        codes = [frame.f_code for frame, _ in walk_stack(sys._getframe(2))]
+        self._events.append((kind, what, innermost([(code.co_filename, code.co_name) for code in codes])))
 
     def _is_expected(self, path: Any) -> bool:
         if path is None or isinstance(path, int):  # a descriptor that is open already; the current folder
@@ -118,6 +112,17 @@ class Watch:
 
 
 _DEVICES = (os.devnull, "/dev/urandom", "/dev/random")
+
+
+def innermost(frames: Sequence[tuple[str, str]]) -> str:
+    """Return the first place in the product among files and functions, otherwise the first of all.
+
+    >>> innermost([("/usr/lib/json.py", "loads"), ("/x/src/ddsfl/model/file.py", "read"), ("/x/y.py", "z")])
+    'model/file.py:read'
+    """
+    own = [frame for frame in frames if "/ddsfl/" in frame[0]]
+    file, name = (own or frames)[0]
+    return f"{file.rpartition('/ddsfl/')[2]}:{name}"
 
 
 def _within(path: str, places: Iterable[str]) -> bool:

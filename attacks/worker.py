@@ -14,13 +14,12 @@ import time
 import traceback
 import zlib
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 import numpy as np
 
 from attacks.domain import Attacked, make_domain
-from attacks.watch import Watch
+from attacks.watch import Watch, innermost
 
 #: Beyond the level before the case, address space ends here: a machine survives any case.
 HARD_BYTES = 3 * 2**30
@@ -54,7 +53,10 @@ class Worker:
         rng = np.random.default_rng([self.seed, name, number])
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir()
+        self._watch.begin([self.place, self.shared])
         case = self.domain.case(rng, self.place)
+        if strayed := self._watch.end():
+            raise RuntimeError(f"making case {number} touched other files: {strayed}")
         named = self.domain.may_open(case)
         before = _restart_peak()
         start, result, findings = time.perf_counter(), "finding", []
@@ -67,7 +69,7 @@ class Worker:
         finally:
             events = self._watch.end()
         used = max(0, _peak() - before)
-        findings += [{"kind": kind, "what": what, "where": ""} for kind, what in events]
+        findings += [{"kind": kind, "what": what, "where": where} for kind, what, where in events]
         if used > self.max_bytes and not any(finding["kind"] == "memory" for finding in findings):
             findings.append({"kind": "memory", "what": f"{used / 1e9:.1f} GB", "where": ""})
         outcome = {"seconds": time.perf_counter() - start, "bytes": used, "findings": findings}
@@ -79,21 +81,13 @@ def _from_error(error: BaseException) -> dict[str, str]:
     kind = "assertion" if isinstance(error, AssertionError) else "error"
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         kind = "memory"
-    lines = traceback.format_exception_only(error)
+    lines, frames = traceback.format_exception_only(error), traceback.extract_tb(error.__traceback__)
     return {
         "kind": kind,
         "what": lines[-1].strip()[:500],
-        "where": _innermost(error.__traceback__),
+        "where": innermost([(frame.filename, frame.name) for frame in reversed(frames)]),
         "detail": "".join(traceback.format_exception(error))[-20_000:],
     }
-
-
-def _innermost(trace: TracebackType | None) -> str:
-    """Return the innermost place of the product in a traceback, otherwise the innermost of all."""
-    frames = [(os.path.relpath(frame.filename), frame.name) for frame in traceback.extract_tb(trace)]
-    own = [frame for frame in frames if "/ddsfl/" in frame[0]]
-    file, name = (own or frames)[-1]
-    return f"{file.rpartition('/ddsfl/')[2]}:{name}"
 
 
 def _status(field: str) -> int | None:
@@ -137,7 +131,11 @@ def main() -> None:
         worker = Worker(make_domain(spec), int(seed), Path(folder), int(max_bytes))
         print(json.dumps({"ready": True}), file=answers, flush=True)
         for line in questions:
-            print(json.dumps(worker.run(int(line))), file=answers, flush=True)
+            try:
+                outcome = worker.run(int(line))
+            except Exception:  # not the product is at fault, but the attack
+                outcome = {"broken": traceback.format_exc()}
+            print(json.dumps(outcome), file=answers, flush=True)
 
 
 if __name__ == "__main__":

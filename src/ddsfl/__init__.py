@@ -1,8 +1,8 @@
 """Discriminative, shareable local image features from small labelled image sets."""
 
-import importlib
 import os
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # `typing` takes longer to import than everything else here
 
 # Threads that spin for long while they wait slow each other down as soon as anything else runs: on two cores
 # with one other busy program the same work took 15 times as long. Threads that never spin make a search of
@@ -13,6 +13,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ddsfl.classify.linear import LinearClassifier
     from ddsfl.coding.codes import LocalCodes
     from ddsfl.coding.fisher import FisherVector
@@ -65,9 +67,11 @@ _MODULES = {
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _MODULES:
         raise AttributeError(f"module 'ddsfl' has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value  # found at once from now on
     return value

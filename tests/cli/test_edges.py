@@ -54,7 +54,9 @@ def test_inspect_shows_names_unchanged(ddsfl, model, tmp_path):
     assert all(name in out for name in ODD_CLASSES)
 
 
-def test_names_that_are_not_utf_8_are_written_unchanged(ddsfl, scenes, model, tmp_path):
+def test_names_that_are_not_utf_8_are_escaped_for_people_and_unchanged_in_data(
+    ddsfl, scenes, model, tmp_path
+):
     name = os.fsdecode(b"caf\xe9.png")
     (tmp_path / "set").mkdir()
     try:
@@ -67,12 +69,16 @@ def test_names_that_are_not_utf_8_are_written_unchanged(ddsfl, scenes, model, tm
     assert ddsfl("encode", model, tmp_path / "set", "--out", tmp_path / "v.npz")[0] == 0
     with np.load(tmp_path / "v.npz", allow_pickle=False) as arrays:
         assert list(arrays["paths"]) == [str(tmp_path / "set" / name)]
-    for options in ([], ["--csv"]):
+    for options, shown in (
+        ([], rb"caf\xe9.png"),
+        (["--csv"], b"caf\xe9.png"),
+        (["--json"], rb"caf\udce9.png"),
+    ):
         command = [sys.executable, "-m", "ddsfl", "predict", str(model), str(tmp_path / "set"), *options]
         environment = {**os.environ, "COLUMNS": "400", "PYTHONIOENCODING": "utf-8:strict"}
         done = subprocess.run(command, capture_output=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr
-        assert b"caf\xe9.png" in done.stdout
+        assert shown in done.stdout
 
 
 @pytest.mark.parametrize("several", [False, True])

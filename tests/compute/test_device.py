@@ -32,6 +32,16 @@ def test_devices_that_are_not_here_are_named(monkeypatch):
         resolve_device("cuda:0")
     with pytest.raises(ValueError, match="device='toaster' is not a device"):
         resolve_device("toaster")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"device='cuda:1' does not exist; found 1 GPU, numbered from 0\."):
+        resolve_device("cuda:1")
+
+
+@pytest.mark.parametrize("device", [{}, ["cpu"], 2**70, 1.5, np.array(["auto", "cpu"])])
+def test_devices_of_other_types_are_named(device):
+    with pytest.raises(ValueError, match=r"^device=.* is not a device; expected 'auto', 'cpu' or 'cuda'\.$"):
+        resolve_device(device)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +118,14 @@ def test_spawned_seeds_differ_and_repeat():
     assert seeds == spawn_seeds(0, 50)
     assert seeds[:7] == spawn_seeds(0, 7)
     assert seeds != spawn_seeds(1, 50)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "lucky", [1, 2], float("nan")])
+def test_what_is_no_seed_is_named(seed):
+    with pytest.raises(
+        ValueError, match=r"^random_state=.* is no seed; expected None, a whole number from 0 "
+    ):
+        spawn_seeds(seed, 1)
 
 
 @pytest.mark.parametrize(

@@ -133,3 +133,16 @@ def test_cuda_as_cpu():
     principal, expected = principal_axes(Moments.of(X.cuda()), 5), principal_axes(Moments.of(X), 5)
     assert principal.axes.is_cuda
     torch.testing.assert_close(principal.axes.cpu(), expected.axes)
+
+
+def test_axes_are_found_where_torch_gives_up(monkeypatch):
+    X = torch.from_numpy(np.random.default_rng(3).normal(size=(20, 7)))
+    expected = principal_axes(Moments.of(X), 3)
+
+    def give_up(matrix):
+        raise torch.linalg.LinAlgError("failed to converge")
+
+    monkeypatch.setattr(torch.linalg, "eigh", give_up)
+    found = principal_axes(Moments.of(X), 3)
+    torch.testing.assert_close(found.axes, expected.axes)
+    torch.testing.assert_close(found.variances, expected.variances)

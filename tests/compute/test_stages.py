@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from ddsfl.compute import stages as module
+from ddsfl.compute.locks import try_lock
+from ddsfl.compute.parts import part_of
 from ddsfl.compute.stages import Stages, fingerprint, remove_stages, write_whole
 from tests.support.pipes import named_pipe
 
@@ -255,6 +257,58 @@ def test_a_file_in_place_of_the_folder_is_an_error(tmp_path, kind):
         os.symlink("gone", path)
     with pytest.raises(ValueError, match="stages exists and is not a folder; expected a folder"):
         Stages(path)
+
+
+def test_the_unfinished_result_of_a_living_process_stays(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)))
+    [stored] = tmp_path.iterdir()
+    part = part_of(stored)
+    with open(part, "wb") as stream:
+        assert try_lock(stream.fileno())
+        remove_stages(tmp_path)
+        assert list(tmp_path.iterdir()) == [part]
+    remove_stages(tmp_path)
+    assert not tmp_path.exists()
+
+
+def test_a_folder_that_a_neighbour_removes_is_made_again(tmp_path, monkeypatch):
+    folder, removed = tmp_path / "stages", []
+
+    def without_folder_once(path, payload):
+        if not removed:
+            removed.append(folder.rmdir())
+        write_whole(path, payload)
+
+    monkeypatch.setattr(module, "write_whole", without_folder_once)
+    run(folder, Step(x=np.zeros(1)))
+    assert len(removed) == len(list(folder.iterdir())) == 1
+
+
+def test_a_folder_that_vanishes_while_it_is_emptied_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(module.Path, "is_dir", lambda path: True)
+    remove_stages(tmp_path / "gone")
+
+
+def test_an_empty_folder_in_place_of_a_result_is_replaced(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)))
+    [path] = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    with pytest.warns(UserWarning, match="is damaged"):
+        run(tmp_path, Step(x=np.zeros(1)))
+    assert path.is_file()
+
+
+def test_a_folder_with_files_in_place_of_a_result_is_kept_and_the_work_goes_on(tmp_path):
+    run(tmp_path, Step(x=np.zeros(1)))
+    [path] = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    (path / "notes").write_text("mine")
+    with pytest.warns(UserWarning, match="is a folder; the result of first is not kept"):
+        _, [arrays] = run(tmp_path, Step(x=np.ones(1)))
+    assert arrays["x"].tolist() == [1.0]
+    assert [file.name for file in tmp_path.rglob("*")] == [path.name, "notes"]
 
 
 def test_write_whole_writes_and_replaces(tmp_path):

@@ -106,7 +106,16 @@ def test_size_and_number_are_bounded(tmp_path, monkeypatch, limit, value):
         unpack(write_tar(tmp_path / "a", FILES), tmp_path / "to")
 
 
-def test_a_disk_without_room_is_found_before_anything_is_written(tmp_path, monkeypatch):
+@pytest.mark.parametrize("write", [write_tar, write_zip])
+def test_sizes_that_the_archive_tells_are_checked_before_the_first_file(tmp_path, monkeypatch, write):
+    monkeypatch.setattr(archives, "_write", lambda *_: pytest.fail("a file was written"))
+    usage = archives.shutil.disk_usage(tmp_path)._replace(free=5)
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(ArchiveError, match="only 5 bytes are free"):
+        unpack(write(tmp_path / "a", FILES), tmp_path / "to")
+
+
+def test_a_disk_without_room_leaves_nothing(tmp_path, monkeypatch):
     usage = archives.shutil.disk_usage(tmp_path)._replace(free=5)
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ArchiveError, match=r"unpacks to 10240 bytes, but only 5 bytes are free"):

@@ -44,6 +44,11 @@ def test_a_column_names_groups_by_path_whatever_the_order(table):
     assert read_groups(table, " Patient", paths) == ["bob", "anna"]
 
 
+def test_names_that_no_file_can_have_are_in_no_group(table):
+    table.write_text("path,label,patient\na\0.png,x,carl\na.png,x,anna\nb.png,y,bob\n")
+    assert read_groups(table, "patient", [table.parent / "a.png", table.parent / "b.png"]) == ["anna", "bob"]
+
+
 def test_a_missing_column_or_value_is_named(table):
     with pytest.raises(ImageSetError, match="has no column 'site'; found path, label, patient"):
         read_groups(table, "site", [table.parent / "a.png"])

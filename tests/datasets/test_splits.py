@@ -81,6 +81,7 @@ def test_official_lists_are_followed_in_their_order(lists):
         ("a.jpg", "may mean .*kitchen.a.jpg or .*bar.a.jpg"),
         ("bar/a.jpg\nkitchen/a.jpg", "share 1 image"),
         ("\n\n", "lists no images"),
+        ("./\n.", "lists 2 missing images, for example ./"),
     ],
 )
 def test_official_lists_that_do_not_fit_are_named(lists, text, message):

@@ -89,9 +89,9 @@ def test_lists_name_no_files_in_other_folders(tree, name):
 
 def test_long_lists_and_long_names_are_no_trouble(tree):
     lists = tree[0] / "ImageSets" / "Main"
-    lines = [*(str(number) for number in range(200_000)), "199999"]
+    lines = [*(str(number) for number in range(50_000)), "49999"]
     (lists / "train.txt").write_text("\n".join(lines))
-    with pytest.raises(ImageSetError, match=r"train.txt lists 199999 twice"):
+    with pytest.raises(ImageSetError, match=r"train.txt lists 49999 twice"):
         read_voc(tree[0], "train", CLASSES)
     (lists / "test.txt").write_text("x" * 5000)
     assert check_voc(tree[0], {"test": 1}, {}) == [

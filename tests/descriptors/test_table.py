@@ -1,5 +1,7 @@
 import hashlib
+import io
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -104,6 +106,49 @@ def test_files_that_are_no_tables_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"paths": np.array("a.jpg")}, r"paths are <U5 \(\), vectors float"),
+        ({"paths": np.arange(3)}, "expected texts and numbers"),
+        ({"vectors": VECTORS + 1j}, "vectors complex"),
+        ({"vectors": np.full((3, 2), 1e300)}, "holds NaN or infinity"),
+        ({"paths": np.array(["a.jpg", "b\0.jpg", "c.jpg"])}, "a path with a NUL character"),
+    ],
+)
+def test_arrays_of_other_kinds_are_named(tmp_path, changed, message):
+    np.savez(tmp_path / "a.npz", **{"paths": np.array(PATHS), "vectors": VECTORS, **changed})
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "a.npz")
+
+
+def test_damaged_archives_end_in_one_sentence(tmp_path):
+    stream = io.BytesIO()
+    np.savez_compressed(stream, paths=np.array(PATHS), vectors=VECTORS)
+    whole = stream.getvalue()
+    for place in range(0, len(whole), 3):
+        (tmp_path / "a.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            read_table(tmp_path / "a.npz")
+        except ValueError as error:
+            assert str(error).startswith(f"path={tmp_path}")  # noqa: PT017
+            assert str(error).endswith(".")  # noqa: PT017
+    np.save(tmp_path / "b.npy", VECTORS)
+    (tmp_path / "b.npy").rename(tmp_path / "b.npz")
+    with pytest.raises(ValueError, match=r"b\.npz cannot be read as a table: it is not an \.npz file\."):
+        read_table(tmp_path / "b.npz")
+
+
+def test_a_path_of_thousands_of_folders_costs_little(tmp_path):
+    (tmp_path / "a.csv").write_text("x/" * 5_000 + "1.jpg,2\n")
+    tracemalloc.start()
+    try:
+        assert TableFeatures(tmp_path / "a.csv").vectors(["/data/x/1.jpg"]).tolist() == [[2.0]]
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000  # all endings of the path would be 100 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_arrays_that_are_no_tables_are_named(tmp_path):

@@ -2,6 +2,10 @@
 
 import dataclasses
 import json
+import multiprocessing
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -148,6 +152,28 @@ def test_an_interrupted_grid_resumes_with_its_stages(scenes, stages, monkeypatch
     run_grid(wanted)
     assert stages["sift.words"] == 1
     assert not wanted.missing("random 1")
+
+
+def test_an_interrupted_grid_does_not_wait_for_its_processes(scenes, monkeypatch):
+    wanted = scenes("sift", n_splits=2)
+
+    def interrupt(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grid, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_grid(wanted, jobs=2)
+    assert not multiprocessing.active_children()
+    assert wanted.missing("random 1")
+    assert wanted.missing("random 2")
+
+
+def test_processes_of_a_grid_do_not_hear_ctrl_c():
+    asked = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
+    with grid._unheard_by_children():
+        child = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert child.stdout == "True\n"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_images_that_cannot_be_read_are_left_out(scenes):

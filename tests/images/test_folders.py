@@ -196,3 +196,33 @@ def test_pipes_are_named_and_never_opened(sets):
         ]
         with pytest.raises(ImageSetError, match="cannot be opened: not a regular file but a named pipe"):
             ImageSet.find(pipe)
+
+
+#: Longer than any name, or any path, may be; a name that no file can have.
+IMPOSSIBLE = {"x" * 300: "file name too long", "a\0b.png": "not a possible file name"}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_names_are_refused_with_a_sentence(sets, name):
+    for find in (ImageSet.find, lambda path: list_images([path])):
+        with pytest.raises(ImageSetError, match=f"cannot be opened: {IMPOSSIBLE[name]}"):
+            find(sets / name)
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_names_in_a_csv_are_named_by_line(sets, name):
+    text = f"path,label\nforest/b.png,forest\n{name},forest\nKüche 厨房/x.png,kitchen\n"
+    images = ImageSet.find(write_csv(sets, text), least=1)
+    assert len(images) == 2
+    assert images.problems[0].startswith("Line 3 of list.csv left out: ")
+    assert IMPOSSIBLE[name] in images.problems[0]
+
+
+def test_folders_deeper_than_a_path_can_say_are_left_out(sets, monkeypatch):
+    monkeypatch.chdir(sets / "forest")
+    for _ in range(40):
+        os.mkdir("d" * 120)
+        os.chdir("d" * 120)
+    images = ImageSet.find(sets)
+    assert len(images) == 5
+    assert "left out: it cannot be opened (file name too long)" in images.problems[0]

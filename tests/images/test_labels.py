@@ -71,6 +71,7 @@ def test_all_unlabelled_gives_no_class() -> None:
         (np.array(["a", 1], dtype=object), "mixes kinds"),
         (np.array([1 + 2j]), "dtype complex128"),
         ([b"sea", b"city"], "labels of type bytes"),
+        (np.array([], dtype="S3"), "labels of type bytes"),
         ([1j, 2j], "dtype complex128"),
         ([{"sea": 1}, {"sea": 2}], r"labels of type dict \(\{'sea': 1\}\)"),
         (["sea", ("sea", "boat")], r"'sea' for image 0, \('sea', 'boat'\) for image 1"),

@@ -192,3 +192,27 @@ def test_numbers_of_numpy_are_numbers():
     changed = preset("quick").change({"layers.bank.eta": np.float32(0.5), "max_side": np.int64(200)})
     assert plain(changed)["max_side"] == 200
     assert Settings(max_side=np.int64(64)).max_side == 64
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda values: values.pop("layers"),
+            r"^layers is missing; expected a list of layers, each as values",
+        ),
+        (lambda values: values.pop("blocks"), r"^blocks is missing; expected a list of blocks"),
+        (lambda values: values.update(color="gray"), r"^color is unknown; did you mean 'colour'\?"),
+    ],
+)
+def test_stored_settings_that_are_incomplete_or_have_other_names_are_refused(change, message):
+    values = preset("quick").to_json()
+    change(values)
+    with pytest.raises(ValueError, match=message):
+        Settings.from_json(values)
+
+
+@pytest.mark.parametrize("values", [None, [], "quick", 3])
+def test_what_is_no_mapping_is_no_settings(values):
+    with pytest.raises(ValueError, match=r"; expected settings by name\.$"):
+        Settings.from_json(values)

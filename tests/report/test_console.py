@@ -230,10 +230,10 @@ def test_an_abandoned_stage_has_no_time_and_no_line(capsys, terminal):
 def test_a_silent_console_does_not_change_whether_the_command_resumes():
     first = Console(resumes=True)
     assert Console.silent().quiet
-    assert Console.break_off() == first.resumes
+    assert Console.resumable() == first.resumes
     second = Console()
     Console.silent()
-    assert Console.break_off() == second.resumes
+    assert Console.resumable() == second.resumes
 
 
 def progress_threads():

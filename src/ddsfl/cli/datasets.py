@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Group
 from rich.table import Column, Table
 
 from ddsfl.cli.options import Quiet
@@ -30,7 +31,7 @@ def list_sets() -> None:
         text = [one.title, one.home, f"licence: {one.licence}", f"layout: {one.layout}"]
         text += [f"files: {files}"] if files else []
         size = "any" if one.n_images is None else str(one.n_images)
-        table.add_row(name, size, str(len(one.classes) or "any"), "\n".join(filter(None, text)))
+        table.add_row(name, size, str(len(one.classes) or "any"), Group(*filter(None, text)))
     show(table)
 
 

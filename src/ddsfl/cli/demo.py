@@ -9,11 +9,13 @@ import typer
 
 from ddsfl.cli.inputs import check_device, check_folder
 from ddsfl.cli.options import Device, Quiet, Seed
+from ddsfl.cli.outputs import hold_folder
 from ddsfl.experiments.demo import run_demo
 from ddsfl.report.console import Console
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for the pictures and the model.")] = Path("demo"),
     seed: Seed = 0,
     device: Device = "auto",
@@ -26,4 +28,5 @@ def demo(
     console = Console(quiet)
     check_device(device, console)
     check_folder(out)
+    hold_folder(context, out, console)
     run_demo(out, seed=seed, device=device, console=console)

@@ -19,6 +19,7 @@ from ddsfl.cli.options import (
     Seed,
     Strict,
 )
+from ddsfl.cli.outputs import hold_folder
 from ddsfl.cli.splitting import Splitting
 from ddsfl.experiments.cells import cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
@@ -29,6 +30,7 @@ from ddsfl.report.plots import draw_confusion
 
 
 def evaluate(
+    context: typer.Context,
     images: ImageSetPath,
     protocol: Annotated[
         str | None,
@@ -80,6 +82,7 @@ def evaluate(
     check_device(device, console)
     if out is not None:
         check_folder(out)
+        hold_folder(context, out, console)
     image_set = ImageSet.find(images)
     group_of = splitting.groups_of(images, image_set)
     # Impossible splits are found before the images are read.

@@ -10,7 +10,7 @@ import typer
 
 from ddsfl.cli.inputs import check_writable, load_model, read_images, read_set
 from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, Overwrite, Quiet, Strict
-from ddsfl.cli.outputs import check_free
+from ddsfl.cli.outputs import check_free, hold_file
 from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import counted
@@ -26,6 +26,7 @@ MANY_IMAGES = 100
 
 
 def explain(
+    context: typer.Context,
     model: ModelPath,
     images: ImagePaths,
     out: Annotated[Path | None, typer.Option(help="Page to write, e.g. why.html.")] = None,
@@ -63,6 +64,7 @@ def explain(
         if out.suffix.lower() not in (".html", ".htm"):
             raise typer.BadParameter(f"--out is {out}; expected a name that ends in .html")
         check_writable(out)
+        hold_file(context, out, console)
         check_free(out, overwrite)
     classifier = load_model(model, device, network)
     wanted = None if classes is None else _listed(classes, classifier)

@@ -13,8 +13,9 @@ from typing import Any
 import typer
 
 from ddsfl.compute.device import resolve_device, unused_gpu
+from ddsfl.compute.locks import despite_removal
 from ddsfl.compute.parameters import among
-from ddsfl.compute.stages import part_of
+from ddsfl.compute.parts import part_of
 from ddsfl.compute.words import why_not
 from ddsfl.datasets.splits import Split
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
@@ -58,7 +59,7 @@ def parsed_value(text: str) -> Any:
     """
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: thousands of brackets
         return text
 
 
@@ -99,9 +100,7 @@ def _try_to_write(probe: Path, out: Path) -> None:
         if os.path.isfile(folder):
             raise typer.BadParameter(f"--out {out} cannot be written: {folder} is a file, not a folder")
     try:
-        probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
+        despite_removal(lambda: _touch_and_remove(probe))
     except OSError as error:
         reason = why_not(error)
         raise typer.BadParameter(f"--out {out} cannot be written: {reason}; expected another name") from error
@@ -109,6 +108,12 @@ def _try_to_write(probe: Path, out: Path) -> None:
         for folder in made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+def _touch_and_remove(probe: Path) -> None:
+    probe.parent.mkdir(parents=True, exist_ok=True)
+    probe.touch()
+    probe.unlink()
 
 
 def network_files(given: list[str] | None) -> dict[str, str]:

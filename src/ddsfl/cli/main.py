@@ -1,19 +1,23 @@
-"""The program `ddsfl`: one table of commands; errors and interruptions become one sentence here."""
+"""The program `ddsfl`: one table of commands; `ends` turns errors and interruptions into one sentence."""
 
 from __future__ import annotations
 
 import importlib
 import io
-import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ddsfl
+from ddsfl.cli.ends import Interrupted, ended
 from ddsfl.cli.help import Command, without_types
-from ddsfl.report.text import ANY_TEXT
+from ddsfl.cli.needs import check_needs
+from ddsfl.report.text import ANY_TEXT, one_line
 
 
 class Entry(NamedTuple):
@@ -71,27 +75,36 @@ class Program(TyperGroup):
         self.listing = True
         super().format_help(ctx, formatter)
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the arguments; what an error says about them is neutral text."""
+        with _neutral():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; an error prints one sentence and exits with code 1, an interruption with 130."""
-        try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                _flush()  # here an error becomes a sentence
-        except BrokenPipeError:  # `head` has seen enough: Typer ends the program without a message
-            raise
-        except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: a missing extra
-            _end(f"ddsfl: {_sentence(error)}", code=1, error=error)
-        except KeyboardInterrupt as error:
-            _end("\nddsfl: interrupted", code=130, error=error)
-        finally:
-            _stop_progress()
+        """Run a command."""
+        with _neutral():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _neutral() -> Iterator[None]:
+    """Make the message of a wrong call neutral; let no interruption become Typer's silent end."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(signal.SIGINT) from error
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of a wrong call; the name of its class differs among versions
+            message = one_line(error.format_message())
+            error.format_message = lambda: message
+        raise
 
 
 def load_command(name: str) -> Any:
     """Import a command of the table."""
     from ddsfl.report.console import Console
 
+    check_needs()
     module, _, attribute = COMMANDS[name].home.partition(":")
     with Console("--quiet" in sys.argv).passing("starting"):  # torch takes seconds
         function = getattr(importlib.import_module(f"ddsfl.cli.{module}"), attribute)
@@ -121,37 +134,7 @@ def program(
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the program; errors and interruptions end with one sentence and an exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors=ANY_TEXT)
-    app()
-
-
-def _flush() -> None:
-    """Write what is left; what a full disk or a closed pipe refuses is not tried again as Python ends."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
-
-
-def _stop_progress() -> bool:
-    """End the running line of progress; return whether the command can be resumed."""
-    from ddsfl.report.console import Console  # already imported, unless the command is unknown
-
-    return Console.break_off()
-
-
-def _end(sentence: str, *, code: int, error: BaseException) -> None:
-    resumes = _stop_progress()
-    if code == 130:
-        sentence += "; rerun the same command to resume." if resumes else "."
-    print(sentence, file=sys.stderr)
-    raise typer.Exit(code) from error
-
-
-def _sentence(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+    raise SystemExit(ended(app))

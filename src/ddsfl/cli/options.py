@@ -43,5 +43,9 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with an error if an image cannot be used.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
+Raw = Annotated[
+    bool,
+    typer.Option("--raw", help="CSV: no apostrophe before cells that a spreadsheet would run (=, +, -, @)."),
+]
 #: For commands whose result is a table, which is always shown.
 QuietTable = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]

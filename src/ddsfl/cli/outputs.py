@@ -1,4 +1,4 @@
-"""What already is at --out: it is never replaced unless --overwrite says so."""
+"""What is at --out: one command at a time writes it, and replaces nothing unless --overwrite says so."""
 
 from __future__ import annotations
 
@@ -8,16 +8,47 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from ddsfl.compute.device import drawn_seed
 from ddsfl.compute.files import check_regular
+from ddsfl.compute.locks import InUse, held, lock_of_file, lock_of_folder
+from ddsfl.compute.parts import remove_left_parts
 from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.model.file import ModelFileError, read_header
+from ddsfl.model.file import ModelFileError, read_model
 from ddsfl.model.networks import NetworkFiles
 from ddsfl.model.settings import Settings
+from ddsfl.report.console import Console
 
 _ADVICE = "Use --overwrite to replace it, or choose another --out."
+
+
+def hold_file(context: typer.Context, out: Path, console: Console) -> None:
+    """Let no other command write file ``out`` until this one ends; ValueError says who writes it now."""
+    _hold(context, lock_of_file(out), out, console)
+
+
+def hold_folder(
+    context: typer.Context, out: Path, console: Console, *, only: str | None = None, option: str = "--out"
+) -> None:
+    """Let no other command write into folder ``out`` until this one ends; ValueError says who does so now.
+
+    ``only`` names the part of the folder that the command writes; others may write other parts.
+    """
+    lock = lock_of_folder(out) if only is None else lock_of_file(out / only)
+    _hold(context, lock, out, console, option)
+
+
+def _hold(context: typer.Context, lock: Path, out: Path, console: Console, option: str = "--out") -> None:
+    try:
+        locked = context.with_resource(held(lock, out, f"`ddsfl {context.info_name}`"))
+    except InUse as error:
+        raise ValueError(f"{error} Wait until it ends, or choose another {option}.") from error
+    remove_left_parts(lock.parent)
+    if not locked:
+        console.say(f"{out}: the file system has no locks; do not start a second command with it meanwhile")
 
 
 def check_free(out: Path, overwrite: bool) -> None:
@@ -52,7 +83,7 @@ class EarlierModel:
         if not os.path.lexists(out):
             return None
         try:
-            return cls(out, read_header(out))
+            return cls(out, read_model(out)[1])  # a damaged model is not one that is already trained
         except ModelFileError as error:
             raise ValueError(f"{error} {_ADVICE}") from error
 

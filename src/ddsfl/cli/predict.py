@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.cli.inputs import load_model, read_images
-from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, QuietTable, Strict
+from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, QuietTable, Raw, Strict
+from ddsfl.compute.spreadsheets import CsvWriter
 from ddsfl.images.folders import list_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
@@ -52,6 +52,7 @@ def predict(
         bool, typer.Option("--json", help="Print JSON: label, probability, top three, novelty and scores.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the same as CSV, one row per image.")] = False,
+    raw: Raw = False,
     network: Network = None,
     device: Device = "auto",
     strict: Strict = False,
@@ -60,10 +61,13 @@ def predict(
     """Classify images.
 
     Shows the label of each image with its probability and, if the terminal is wide enough, the next most
-    likely labels. A label is a guess if the image is marked as unlike the training images.
+    likely labels. A label is a guess if the image is marked as unlike the training images. Names with line
+    breaks or control characters are shown escaped; --json and --csv have them as they are.
     """
     if as_json and as_csv:
         raise typer.BadParameter("--json and --csv exclude each other")
+    if raw and not as_csv:
+        raise typer.BadParameter("--raw needs --csv")
     console = Console(quiet or ((as_json or as_csv) and quiet_for_data()))
     classifier = load_model(model, device, network)
     paths, decoded = read_images(list_images(images), classifier.settings_, strict, console)
@@ -75,7 +79,7 @@ def predict(
     if as_json:
         print(json.dumps([one._asdict() for one in predictions], indent=1))
     elif as_csv:
-        _write_csv(predictions)
+        _write_csv(predictions, raw)
     else:
         show_fitting(_table(predictions, n_others) for n_others in range(N_TOP - 1, -1, -1))
 
@@ -118,16 +122,16 @@ def _ranked(sureness: dict[str, float]) -> list[str]:
     return sorted(sureness, key=lambda name: -sureness[name])
 
 
-def _write_csv(predictions: Sequence[Prediction]) -> None:
-    writer = csv.writer(sys.stdout)
+def _write_csv(predictions: Sequence[Prediction], raw: bool) -> None:
+    rows = CsvWriter(sys.stdout, raw=raw)
     best = [f"top{number}" for number in range(1, N_TOP + 1)]
     value = "score" if predictions[0].probabilities is None else "probability"
     head = [name for one in best for name in (one, f"{one}_{value}")]
-    writer.writerow(["path", "label", "probability", *head, "unlike", "novelty", *predictions[0].scores])
+    rows.write(["path", "label", "probability", *head, "unlike", "novelty", *predictions[0].scores])
     for one in predictions:
         top = [cell for name in one.top for cell in (name, _number(one.sureness[name]))]
         top += [""] * (len(head) - len(top))
-        writer.writerow(
+        rows.write(
             [
                 one.path,
                 _joined(one.label),

@@ -11,6 +11,7 @@ import typer
 
 from ddsfl.cli.inputs import check_folder, network_files
 from ddsfl.cli.options import Device, QuietTable
+from ddsfl.cli.outputs import hold_folder
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.complement import complement, draw_examples
 from ddsfl.experiments.drawing import (
@@ -33,6 +34,7 @@ ALL = (*TABLES, "filters", "report")
 
 
 def reproduce(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(ALL)}.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data set; computes missing cells.")] = None,
     dataset: Annotated[
@@ -64,6 +66,7 @@ def reproduce(
         raise typer.BadParameter(f"{name} needs --out")
     if out is not None:
         check_folder(out)
+        hold_folder(context, out, console, only=name)
     networks = network_files(network)
     known = [*NETWORKS, *(key for key in networks if key not in NETWORKS)]
     if name == "report":
@@ -87,6 +90,8 @@ def reproduce(
             seed=seed,
             device=device,
         )
+        hold_folder(context, grid.folder, console, option="--cells")
+        hold_folder(context, grid.scratch, console, only=grid.dataset, option="--scratch")
     if name == "filters":
         if grid is None or out is None:
             raise typer.BadParameter("filters are learned from images: --data and --dataset are needed")

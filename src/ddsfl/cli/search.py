@@ -13,17 +13,19 @@ from rich.text import Text
 
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, parsed_value, read_set
 from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Preset, QuietTable, Seed, Strict
+from ddsfl.cli.outputs import hold_folder
 from ddsfl.cli.splitting import Splitting
 from ddsfl.experiments.axes import GRIDS, SHORT, count_candidates
 from ddsfl.experiments.search import Search, Trial, search_settings
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.settings import Settings
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, show, show_line
 
 NAMES = ", ".join(["preset", *SHORT])
 
 
 def search(
+    context: typer.Context,
     images: ImageSetPath,
     out: Annotated[Path, typer.Option(help="Folder for the results of the candidates and best.json.")],
     preset: Preset = "quick",
@@ -60,6 +62,7 @@ def search(
     axes = _axes(tries, over)
     n_trials = _count(settings, axes)
     check_folder(out)
+    hold_folder(context, out, console)
     image_set = ImageSet.find(images)
     out.mkdir(parents=True, exist_ok=True)
     decoded, labels = read_set(image_set, settings, strict, console)
@@ -84,7 +87,7 @@ def search(
         console=console,
     )
     show(_table(result))
-    print(_command(images, result.best.settings, seed))
+    show_line(_command(images, result.best.settings, seed))
 
 
 def _axes(tries: list[str] | None, over: str | None) -> dict[str, tuple[Any, ...]]:

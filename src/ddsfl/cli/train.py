@@ -9,7 +9,7 @@ import typer
 
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
 from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
-from ddsfl.cli.outputs import EarlierModel, check_free
+from ddsfl.cli.outputs import EarlierModel, check_free, hold_file
 from ddsfl.compute.stages import remove_stages
 from ddsfl.images.folders import ImageSet
 from ddsfl.model.classifier import SceneClassifier
@@ -17,6 +17,7 @@ from ddsfl.report.console import Console
 
 
 def train(
+    context: typer.Context,
     images: ImageSetPath,
     out: Annotated[Path, typer.Option(help="Model file to write.")],
     preset: Preset = "quick",
@@ -45,6 +46,7 @@ def train(
     settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
     check_writable(out)
+    hold_file(context, out, console)
     checkpoints = out.with_name(out.name + ".stages")
     check_folder(checkpoints)
     earlier = None if overwrite else EarlierModel.find(out)

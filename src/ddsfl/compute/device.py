@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from ddsfl.compute.rules import shown
+from ddsfl.compute.words import counted
+
 #: Default working memory of a blocked computation.
 DEFAULT_BUDGET_BYTES = 256 * 2**20
 
@@ -33,6 +36,9 @@ def resolve_device(device: str | torch.device | None = "auto") -> torch.device:
     resolved = device_named(device)
     if resolved.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r} cannot be used: {why_no_cuda()}")
+    if resolved.type == "cuda" and (resolved.index or -1) >= torch.cuda.device_count():
+        found = counted(torch.cuda.device_count(), "GPU")
+        raise ValueError(f"device={device!r} does not exist; found {found}, numbered from 0.")
     return resolved
 
 
@@ -42,12 +48,13 @@ def device_named(device: str | torch.device | None) -> torch.device:
     >>> device_named("cuda:1")
     device(type='cuda', index=1)
     """
-    if device is None or device == "auto":
+    if device is None or (isinstance(device, str) and device == "auto"):
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         named = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device={device!r} is not a device; expected 'auto', 'cpu' or 'cuda'.") from error
+    except (RuntimeError, TypeError, ValueError) as error:
+        found = f"device={shown(device)} is not a device"
+        raise ValueError(f"{found}; expected 'auto', 'cpu' or 'cuda'.") from error
     if named.type not in ("cpu", "cuda"):
         raise ValueError(f"device={device!r} is not supported; expected 'auto', 'cpu' or 'cuda'.")
     return named
@@ -149,7 +156,14 @@ def spawn_seeds(random_state: int | np.random.RandomState | None, count: int) ->
     >>> spawn_seeds(0, 2) == spawn_seeds(0, 2)
     True
     """
-    draws = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=count)
+    try:
+        state = check_random_state(random_state)
+    except ValueError as error:
+        found = f"random_state={shown(random_state)} is no seed"
+        raise ValueError(
+            f"{found}; expected None, a whole number from 0 to {2**32 - 1:,}, or a RandomState."
+        ) from error
+    draws = state.randint(np.iinfo(np.int32).max, size=count)
     return [int(draw) for draw in draws]
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ddsfl.compute.pca import eigen
+
 #: Maximum number of Newton steps; about ten are usual, and each lowers the objective.
 MAX_STEPS = 200
 #: A line search ends when the slope is this fraction of the initial one; maximum number of trials.
@@ -192,7 +194,7 @@ class Shared:
 
     def __init__(self, shared: Tensor) -> None:
         shared = _with_ones(shared)
-        moments, axes = torch.linalg.eigh((shared.T @ shared).double())
+        moments, axes = eigen((shared.T @ shared).double())
         self.axes = axes.to(shared)
         self.moments = (moments.clamp(min=0) / max(1, len(shared))).to(shared)
         self.shared = shared @ self.axes

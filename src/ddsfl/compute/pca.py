@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import scipy.linalg
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.device import as_numpy, rows_within, slices
 
 
 class Moments:
@@ -134,10 +135,23 @@ def principal_axes(moments: Moments, n_components: int) -> PrincipalAxes:
     covariance = moments.covariance
     if not bool(torch.isfinite(covariance).all()):
         raise ValueError("the moments contain NaN or infinity; expected finite rows.")
-    variances, vectors = torch.linalg.eigh(covariance)
+    variances, vectors = eigen(covariance)
     # eigh sorts in ascending order and returns columns; rounding can leave tiny negative variances.
     variances = variances.flip(0)[:n_components].clamp(min=0)
     axes = vectors.flip(1)[:, :n_components].T
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
     axes = torch.where(largest < 0, -axes, axes).contiguous()
     return PrincipalAxes(moments.mean, axes, variances, float(covariance.trace()))
+
+
+def eigen(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues (P,) in ascending order and eigenvectors, as columns, of a symmetric matrix.
+
+    >>> eigen(torch.diag(torch.tensor([2.0, 1.0])))[0]
+    tensor([1., 2.])
+    """
+    try:
+        values, vectors = torch.linalg.eigh(matrix)
+    except torch.linalg.LinAlgError:  # its algorithm gives up on some matrices of low rank; this one does not
+        values, vectors = map(torch.from_numpy, scipy.linalg.eigh(as_numpy(matrix), driver="evr"))
+    return values.to(matrix), vectors.to(matrix)

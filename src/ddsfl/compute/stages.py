@@ -19,12 +19,14 @@ from safetensors.numpy import save
 
 from ddsfl.compute.checksums import checksum_of, checksum_of_values
 from ddsfl.compute.files import check_regular
+from ddsfl.compute.locks import despite_removal, try_lock
+from ddsfl.compute.parts import part_of, remove_left_part, remove_left_parts
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 #: Names of stored results: the name of the step and its key; `write_whole` may leave an unfinished one.
 _STORED = re.compile(r"(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors")
-_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+\.part")
+_UNFINISHED = re.compile(r"\.(?P<name>.+)\.(?P<key>[0-9a-f]{16})\.safetensors\.[0-9]+(-[0-9a-f]+)?\.part")
 
 
 def fingerprint(*parts: Any) -> str:
@@ -44,11 +46,21 @@ def fingerprint(*parts: Any) -> str:
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Write ``payload`` to ``path`` completely or not at all, even if the disk is full."""
+    """Write ``payload`` to ``path`` completely or not at all, even if the disk is full.
+
+    Unfinished files that killed processes left in the same folder are removed.
+    """
     path = Path(path)
+    remove_left_parts(path.parent)
+    # Another process may do the same, and see our unfinished file before it is locked.
+    despite_removal(lambda: _write_and_rename(path, payload))
+
+
+def _write_and_rename(path: Path, payload: bytes) -> None:
     part = part_of(path)
     try:
         with open(part, "wb") as stream:
+            try_lock(stream.fileno())  # which tells that somebody writes it
             stream.write(payload)
             stream.flush()
             os.fsync(stream.fileno())
@@ -56,11 +68,6 @@ def write_whole(path: Path, payload: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def part_of(path: Path) -> Path:
-    """Return the file that a process writes before it gets its name."""
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> None:
@@ -79,15 +86,25 @@ def remove_stages(folder: Path, chosen: Callable[[Path], bool] = lambda path: Tr
     """
     if not folder.is_dir():
         return
-    for path in folder.iterdir():
+    for path in _listed(folder):
         named = _STORED.fullmatch(path.name) or _UNFINISHED.fullmatch(path.name)
         if named is None or path.is_symlink() or not path.is_file() or not chosen(path):
             continue
-        if path.suffix == ".part" or _header(path).get("key") == named["key"]:
+        if path.suffix == ".part":
+            remove_left_part(path)
+        elif _header(path).get("key") == named["key"]:
             with contextlib.suppress(OSError):  # what cannot be removed stays
                 path.unlink()
     with contextlib.suppress(OSError):  # other files are in it, or it is a link
         folder.rmdir()
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder; nothing if a neighbour has removed it."""
+    try:
+        return list(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _header(path: Path) -> Mapping[str, str]:
@@ -155,11 +172,23 @@ class Stages:
         arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             header = {"key": self._key(name), "seconds": repr(self.seconds[name])}
             sealed = {**header, "checksum": _checksum(arrays, header)}
-            write_whole(self._path(name), save(arrays, metadata=sealed))
+            payload = save(arrays, metadata=sealed)
+            despite_removal(lambda: self._store(name, payload))  # other runs may share the folder
         return arrays
+
+    def _store(self, name: str, payload: bytes) -> None:
+        """Write a result; a folder that has taken its name is removed if it is empty, and otherwise kept."""
+        assert self.folder is not None
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+        try:
+            write_whole(path, payload)
+        except IsADirectoryError:
+            warnings.warn(f"{path} is a folder; the result of {name} is not kept.", stacklevel=4)
 
     def is_stored(self, name: str) -> bool:
         """Return whether the result of step ``name`` is stored, without reading its arrays."""

@@ -74,6 +74,8 @@ def _from_column(file: Path, name: str, paths: Sequence[Path]) -> list[str]:
             raise ImageSetError(f"{file} has no column {name!r}; found {', '.join(columns)}.")
         by_path: dict[str, str] = {}
         for row in rows:
+            if "\0" in (row["path"] or ""):  # not a file, so not an image of the set
+                continue
             place = os.path.realpath(file.parent / (row["path"] or "").strip())
             by_path.setdefault(place, (row[wanted] or "").strip())
     groups = [by_path.get(os.path.realpath(path), "") for path in paths]

@@ -226,7 +226,7 @@ def _listed(paths: Sequence[str | os.PathLike[str]], by_name: dict[str, list[int
         wanted = PurePosixPath(line.replace("\\", "/").removeprefix("./")).parts
         fits = [
             index
-            for index in by_name.get(wanted[-1], [])
+            for index in by_name.get(wanted[-1] if wanted else "", [])
             if PurePath(paths[index]).parts[-len(wanted) :] == wanted
         ]
         if len(fits) > 1:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import lzma
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
@@ -12,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ddsfl.compute.rules import Rule, rules
+from ddsfl.compute.spreadsheets import unquoted
 from ddsfl.compute.stages import fingerprint
 from ddsfl.descriptors.network import FILE, Vectors, file_fingerprint
 from ddsfl.images.image_list import ImageList, Source
@@ -20,6 +24,12 @@ from ddsfl.patches.source import ListSource
 
 #: Maximum number of images listed in an error message.
 _NAMED = 5
+#: What damaged tables raise in zipfile, zlib, csv and NumPy. RuntimeError: an encrypted archive, or a
+#: compression that is missing here.
+_DAMAGED = (
+    *(KeyError, ValueError, OSError, EOFError, MemoryError, RuntimeError, SyntaxError, TypeError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, csv.Error),
+)
 
 
 class TableFeatures(ListSource):
@@ -108,13 +118,16 @@ def read_table(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
         raise ValueError(f"path={os.fspath(path)} does not exist; expected a table of vectors.")
     try:
         paths, vectors = _read_npz(path) if suffix == ".npz" else _read_csv(path)
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {error}") from error
+    except _DAMAGED as error:
+        why = str(error).rstrip(".")
+        raise ValueError(f"path={os.fspath(path)} cannot be read as a table: {why}.") from error
     if vectors.ndim != 2 or len(paths) != len(vectors) or not len(paths):
         raise ValueError(
             f"path={os.fspath(path)} holds {len(paths)} paths and vectors of shape {vectors.shape}; "
             "expected one row per path."
         )
+    if any("\0" in name for name in paths):
+        raise ValueError(f"path={os.fspath(path)} holds a path with a NUL character; expected file names.")
     if not np.isfinite(vectors).all():
         raise ValueError(f"path={os.fspath(path)} holds NaN or infinity; expected finite numbers.")
     return paths, vectors
@@ -131,17 +144,18 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
     >>> match_paths(["/x/b/1.jpg", "/x/2.jpg", "/x/1.jpg"], listed, Path("/table")).tolist()
     [1, 2, -1]
     """
-    same_file: dict[Path, int] = {}
+    same_file: dict[str, int] = {}
     endings: dict[tuple[str, ...], int] = {}
+    longest = max(len(PurePath(os.path.abspath(path)).parts) for path in asked)
     for row, path in enumerate(listed):
-        resolved = (folder / path).resolve()
+        resolved = os.path.realpath(folder / path)
         same_file[resolved] = -1 if resolved in same_file else row
         parts = PurePath(path).parts
-        for length in range(1, len(parts) + 1):
+        for length in range(1, min(len(parts), longest) + 1):
             ending = parts[-length:]
             endings[ending] = -1 if ending in endings else row
 
-    exact = [same_file.get(Path(path).resolve()) for path in asked]
+    exact = [same_file.get(os.path.realpath(path)) for path in asked]
     rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
     # An ending that two images share identifies neither of them; a file that is listed itself keeps its row.
     takers: dict[int, str] = {}
@@ -164,12 +178,20 @@ def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
 
 
 def _read_npz(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("it is not an .npz file")
     with np.load(path, allow_pickle=False) as arrays:
-        return [str(name) for name in arrays["paths"]], np.asarray(arrays["vectors"], dtype=np.float32)
+        names, vectors = arrays["paths"], arrays["vectors"]
+    if names.ndim != 1 or names.dtype.kind != "U" or vectors.dtype.kind not in "iuf":
+        raise ValueError(
+            f"paths are {names.dtype} {names.shape}, vectors {vectors.dtype}; expected texts and numbers"
+        )
+    with np.errstate(over="ignore"):  # too large for float32: found as infinity
+        return names.tolist(), np.asarray(vectors, dtype=np.float32)
 
 
 def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
-    with open(path, newline="", encoding="utf-8-sig") as stream:
+    with open(path, newline="", encoding="utf-8-sig", errors="surrogateescape") as stream:
         lines = [(number, line) for number, line in enumerate(csv.reader(stream), start=1) if line]
     if lines and not _is_number(lines[0][1][-1]):
         lines = lines[1:]
@@ -179,10 +201,11 @@ def _read_csv(path: str | os.PathLike[str]) -> tuple[list[str], Vectors]:
         if len(line) != width:
             raise ValueError(f"line {number} has {len(line)} cells; expected {width}, as in the first.")
         try:
-            vectors[row] = [float(cell) for cell in line[1:]]
+            with np.errstate(over="ignore"):
+                vectors[row] = [float(cell) for cell in line[1:]]
         except ValueError as error:
             raise ValueError(f"line {number}: {error}.") from error
-    return [line[0] for _, line in lines], vectors
+    return [unquoted(line[0]) for _, line in lines], vectors
 
 
 def _is_number(cell: str) -> bool:

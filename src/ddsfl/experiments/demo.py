@@ -13,7 +13,7 @@ from ddsfl.experiments.cells import score_predictions
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
-from ddsfl.report.console import Console, show
+from ddsfl.report.console import Console, show, show_line
 from ddsfl.report.explanation import explanations, for_page, word_nouns
 from ddsfl.report.pages.why import why_page
 from ddsfl.report.pictures import draw_model
@@ -122,5 +122,5 @@ def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
     page = out / "why.html"
     write_whole(page, explain_some(model, predicted, seed, console).encode())
     for file in [out / "scenes.safetensors", *files, confusion, page]:
-        print(file)
-    print(f"Open {page} in a browser to see why images got their labels.")
+        show_line(file)
+    show_line(f"Open {page} in a browser to see why images got their labels.")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
 from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import TypeAlias
@@ -127,7 +130,8 @@ def _run_in_processes(
     with ProcessPoolExecutor(
         n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
     ) as pool:
-        pending = {pool.submit(_run_split_alone, grid, number, networks) for number in numbers}
+        with _unheard_by_children():
+            pending = {pool.submit(_run_split_alone, grid, number, networks) for number in numbers}
         try:
             while pending:
                 done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
@@ -135,9 +139,25 @@ def _run_in_processes(
                     say(lines.get())
                 for future in done:
                     future.result()
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interruption does not wait for the running splits
+                for process in active_children():
+                    process.terminate()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+@contextmanager
+def _unheard_by_children() -> Iterator[None]:
+    """Start processes that do not hear Ctrl-C, which a terminal sends to all: this one hears it for them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
@@ -209,6 +229,7 @@ _lines: Lines | None = None
 def _start_process(lines: Lines, n_threads: int) -> None:
     global _lines
     _lines = lines
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # unfinished files are removed
     torch.set_num_threads(n_threads)
 
 

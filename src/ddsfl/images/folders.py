@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import os
 import stat
 from collections import Counter
@@ -12,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddsfl.compute.files import check_regular, regular_only
+from ddsfl.compute.spreadsheets import unquoted
 from ddsfl.compute.words import counted, why_not
 from ddsfl.images.formats import SUFFIXES, readable_suffixes, unreadable_sentences
 from ddsfl.images.lookalikes import look_alikes
-from ddsfl.images.walk import Walk, ignored_kinds, ignored_sentence
+from ddsfl.images.walk import Walk, ignored_kinds, ignored_sentence, link_target
 
 Label = str | tuple[str, ...]
 
@@ -89,7 +91,7 @@ class ImageSet:
         """
         root = Path(path)
         try:
-            root.stat()
+            _stat(root)
         except OSError as error:
             raise ImageSetError(f"{root} cannot be opened: {why_not(error)}.") from error
         images = _from_class_folders(root, least) if root.is_dir() else _from_csv(root, least)
@@ -141,9 +143,11 @@ def list_images(paths: Iterable[str | os.PathLike[str]]) -> Listing:
     problems: list[str] = []
     ignored: Counter[str] = Counter()
     for path in map(Path, paths):
-        if not path.exists():
-            raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
-        if not path.is_dir():
+        try:
+            mode = _stat(path).st_mode
+        except OSError as error:
+            raise ImageSetError(f"{path} cannot be opened: {why_not(error)}.") from error
+        if not stat.S_ISDIR(mode):
             files.append(path)
             continue
         walk = Walk(path)
@@ -212,9 +216,11 @@ def _from_csv(path: Path, least: int) -> ImageSet:
                 )
             for row in rows:
                 line = f"Line {rows.line_num} of {path.name} left out:"
-                file = (row["path"] or "").strip()
+                file = unquoted(row["path"] or "").strip()
                 label = tuple(
-                    dict.fromkeys(name.strip() for name in (row["label"] or "").split(";") if name.strip())
+                    dict.fromkeys(
+                        name.strip() for name in unquoted(row["label"] or "").split(";") if name.strip()
+                    )
                 )
                 if not file:
                     problems.append(f"{line} it has no path.")
@@ -241,13 +247,21 @@ def _from_csv(path: Path, least: int) -> ImageSet:
 def _why_unusable(path: Path, shown: str) -> str:
     """Return why a file of a CSV is not usable; "" if it is a regular file."""
     try:
-        check_regular(path, path.stat().st_mode)
+        check_regular(path, _stat(path).st_mode)
     except FileNotFoundError:
-        target = f", the target of the link {shown}" if path.is_symlink() else ""
-        return f"there is no file {os.readlink(path) if target else shown}{target}"
+        target = link_target(path)
+        return f"there is no file {shown if target is None else f'{target}, the target of the link {shown}'}"
     except OSError as error:
         return f"{shown} cannot be used ({why_not(error)})"
     return ""
+
+
+def _stat(path: Path) -> os.stat_result:
+    """Return the status of a path; OSError also for names that no file can have."""
+    try:
+        return path.stat()
+    except ValueError as error:  # a NUL character
+        raise OSError(errno.EINVAL, "Not a possible file name") from error
 
 
 def _once(

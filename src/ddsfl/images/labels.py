@@ -255,7 +255,7 @@ def _checked_vector(given: Array) -> Array:
             )
         given = given.astype(np.int64)
     if given.dtype.kind == "S":
-        raise ValueError(f"y has labels of type bytes ({given[0]!r}); expected integers or strings.")
+        raise ValueError(f"y has labels of type bytes ({given[:1].tolist()}); expected integers or strings.")
     if given.dtype.kind not in "iubU":
         raise ValueError(f"y has dtype {given.dtype}; expected integers or strings.")
     return given

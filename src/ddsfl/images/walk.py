@@ -108,7 +108,8 @@ class Walk:
             try:
                 entries.append((path, path.stat().st_mode))
             except OSError as error:
-                what = f"the link to {os.readlink(path)}" if path.is_symlink() else "it"
+                target = link_target(path)
+                what = "it" if target is None else f"the link to {target}"
                 self.problems.append(f"{path} left out: {what} cannot be opened ({why_not(error)}).")
         return entries
 
@@ -160,6 +161,14 @@ class Walk:
         self.leaving += other.leaving
         self._links += other._links
         self._label_of = {**other._label_of, **self._label_of}
+
+
+def link_target(path: Path) -> str | None:
+    """Return what a link points to; None if the path is no link, or too long to be one."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def ignored_sentence(ignored: Mapping[str, int]) -> str:

@@ -172,12 +172,16 @@ class Settings(Checked):
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Settings:
         """Return the settings written by ``to_json``, of this version or an older one."""
+        if not isinstance(values, Mapping):
+            raise wrong(values, "settings by name")
+        check_names(cls, values)
         made = dict(values)
         for name, kind in (("layers", Layer), ("blocks", Block)):
             listed = several(instance(Mapping, "values"), 0, 100, f"a list of {name}, each as values by name")
+            if name not in values:
+                raise ParameterError((name,), None, f" is missing; expected {listed.expected}.")
             listed.check(values[name], name)
             made[name] = tuple(_part(kind, item, name, number) for number, item in enumerate(values[name]))
-        check_names(cls, made)
         return cls(**made)
 
     def change(self, changes: Mapping[str, Any]) -> Settings:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -33,10 +34,9 @@ def findings_table(findings: Sequence[Finding], paths: Sequence[Path]) -> Table:
         examples = [f"- {_words(item, root)}" for item in finding.items[:EXAMPLES]]
         left = len(finding.items) - EXAMPLES
         examples += [f"and {left} more"] if left > 0 else []
-        # Text, so that brackets in names are not read as markup.
         severity = Text(finding.severity, _STYLES[finding.severity])
-        what = Text(finding.title, "bold").append(f"\n{finding.advice}", "not bold")
-        table.add_row(severity, str(finding.count), what, Text("\n".join(examples)))
+        what = Group(Text(finding.title, "bold"), Text(finding.advice))
+        table.add_row(severity, str(finding.count), what, Group(*map(Text, examples)))
     return table
 
 

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import ClassVar, TextIO
 
 import rich.console
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text, TextType
 
 from ddsfl.report.progress import Pass, Ticker, words_for_time
-from ddsfl.report.text import printable
+from ddsfl.report.text import one_line, printable
 
 #: Names of stages for people; the stage names themselves are keys of stored results.
 _WORDS = (
@@ -88,19 +88,19 @@ class Console:
         """Print a line of information."""
         if not self.quiet:
             self.close()
-            print(text, file=sys.stderr)
+            _message(text)
 
     def warn(self, problems: Iterable[object]) -> None:
         """Print all problems, one per line, even if quiet."""
         self.close()
         for problem in problems:
-            print(f"  - {problem}", file=sys.stderr)
+            _message(f"  - {problem}")
 
     def stage(self, name: str, found: bool) -> None:
         """Start a stage; ``found`` means that its result was stored by an earlier run."""
         if found and not self.quiet:
             self.close()
-            print(f"{self.prefix}{describe_stage(name)}: reused from an earlier run", file=sys.stderr)
+            _message(f"{self.prefix}{describe_stage(name)}: reused from an earlier run")
         elif not found:
             self.begin(name)
 
@@ -109,7 +109,7 @@ class Console:
         self.close()
         if self.quiet:
             return
-        self._name, self._unit = f"{self.prefix}{describe_stage(name)}", unit
+        self._name, self._unit = one_line(f"{self.prefix}{describe_stage(name)}"), unit
         self._start = self._logged = time.perf_counter()
         if _is_terminal(sys.stderr):
             self._draw(f"{_SPINNER[0]} {self._name} ...")
@@ -138,19 +138,23 @@ class Console:
     def close(self) -> None:
         """End the current stage and print the time it took."""
         if name := self._end():
-            print(f"{name}: {time.perf_counter() - self._start:.1f} s", file=sys.stderr)
+            _message(f"{name}: {time.perf_counter() - self._start:.1f} s")
 
     @classmethod
-    def break_off(cls) -> bool:
-        """Abandon the current stage, so that the last message has its own line.
+    def break_off(cls) -> None:
+        """Abandon the current stage, so that the last message has its own line."""
+        if (console := cls._current()) is not None:
+            console._end()
 
-        Returns whether the command can be resumed.
-        """
-        console = None if cls._latest is None else cls._latest()
-        if console is None:
-            return False
-        console._end()
-        return console.resumes
+    @classmethod
+    def resumable(cls) -> bool:
+        """Return whether the command can be resumed."""
+        console = cls._current()
+        return console is not None and console.resumes
+
+    @classmethod
+    def _current(cls) -> Console | None:
+        return None if cls._latest is None else cls._latest()
 
     def _end(self) -> str:
         """End the running line; return the name of the stage that it showed, if any."""
@@ -172,7 +176,7 @@ class Console:
                 self._draw(f"{sign} {self._fitting(now, shutil.get_terminal_size().columns - 3)}")
             elif now - self._logged >= max(_LOG_EVERY, _LOG_SHARE * (now - self._start)):
                 self._logged = now
-                print(f"{self._name}: {self._words(now)}", file=sys.stderr, flush=True)
+                _message(f"{self._name}: {self._words(now)}")
 
     def _words(self, now: float, short: bool = False) -> str:
         """Return how far the stage is; after a complete pass only its time is known."""
@@ -204,13 +208,24 @@ def quiet_for_data() -> bool:
 
 
 def show(*tables: Table) -> None:
-    """Print tables on standard output, complete on any terminal, in a pipe and in any encoding."""
+    """Print tables on standard output, complete on any terminal, in a pipe and in any encoding.
+
+    Nothing in them is markup, and what a terminal would obey is escaped. Cells of several lines are `Group`s.
+    """
     encoding, screen = sys.stdout.encoding or "utf-8", _screen()
     for table in tables:
         for column in table.columns:
             column.overflow = "fold"  # names must not be cut off
+            column.header = _printable_cell(column.header, encoding)
             column._cells = [_printable_cell(cell, encoding) for cell in column._cells]
+        table.title = _printable_lines(table.title, encoding, "table.title")
+        table.caption = _printable_lines(table.caption, encoding, "table.caption")
         screen.print(table)
+
+
+def show_line(text: object) -> None:
+    """Print one line on standard output, such as the name of a file."""
+    print(printable(str(text), sys.stdout.encoding or "utf-8"))
 
 
 def show_fitting(forms: Iterable[Table]) -> None:
@@ -228,11 +243,27 @@ def _screen() -> rich.console.Console:
     return rich.console.Console(width=None if _is_terminal(sys.stdout) else _NO_TERMINAL)
 
 
+def _message(text: str) -> None:
+    print(one_line(text), file=sys.stderr, flush=True)
+
+
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
 def _printable_cell(cell: RenderableType, encoding: str) -> RenderableType:
+    if isinstance(cell, str):
+        return Text(printable(cell, encoding))
     if isinstance(cell, Text):
         cell.plain = printable(cell.plain, encoding)
+    if isinstance(cell, Group):
+        return Group(*(_printable_cell(line, encoding) for line in cell.renderables))
     return cell
+
+
+def _printable_lines(text: TextType | None, encoding: str, style: str) -> Text | None:
+    """Return a title or caption, whose line breaks are our own."""
+    if text is None:
+        return None
+    plain = text.plain if isinstance(text, Text) else text
+    return Text("\n".join(printable(line, encoding) for line in plain.split("\n")), style)

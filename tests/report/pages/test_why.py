@@ -125,7 +125,7 @@ def test_the_policy_allows_the_script_of_the_page_only():
 
 def test_names_that_are_no_text_can_be_written():
     page = why_page([made_image(name="caf\udce9\x1b.jpg")])
-    assert r"caf\udce9\x1b.jpg" in page
+    assert r"caf\xe9\x1b.jpg" in page
     page.encode("utf-8")
 
 
