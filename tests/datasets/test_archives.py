@@ -52,6 +52,7 @@ def test_folders_that_are_there_are_filled_and_files_replaced(tmp_path):
         ("a\\..\\..\\evil", "leads outside"),
         ("/tmp/evil-of-ddsfl", "absolute name"),
         ("C:\\evil", "absolute name"),
+        ("C:evil", "absolute name"),
         ("\\\\host\\evil", "absolute name"),
     ],
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ddsfl.compute.locks import InUse, held, lock_of_folder
 from ddsfl.datasets import fetch as downloads
 from ddsfl.datasets.archives import ArchiveError
 from ddsfl.datasets.catalogue import DATASETS, RemoteFile
@@ -295,6 +296,27 @@ def test_images_that_were_lost_come_back_from_the_archive(server, small_set, tmp
     get_dataset("small", tmp_path, wait=0.0)
     assert (tmp_path / "Images" / "bar" / "1.jpg").exists()
     assert len(server.requests) == 1
+
+
+def test_what_a_killed_run_left_is_removed(server, small_set, tmp_path):
+    (tmp_path / ".unpacking-abc" / "new").mkdir(parents=True)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / ".unpacking-link").symlink_to(tmp_path / "kept")
+    get_dataset("small", tmp_path, wait=0.0)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        *(".unpacking-link", "Images", "file.tar", "file.tar.sha256", "kept"),
+    ]
+
+
+def test_two_runs_in_one_folder_do_not_mix(server, small_set, tmp_path):
+    (tmp_path / ".unpacking-abc").mkdir()
+    with (
+        held(lock_of_folder(tmp_path), tmp_path, "`ddsfl datasets get`"),
+        pytest.raises(InUse, match="is in use by `ddsfl datasets get`"),
+    ):
+        get_dataset("small", tmp_path, wait=0.0)
+    assert server.requests == []
+    assert (tmp_path / ".unpacking-abc").is_dir()  # it may be in use
 
 
 def test_a_damaged_archive_says_what_to_do(server, small_set, tmp_path):

@@ -25,6 +25,7 @@ MAX_MEMBERS = 10**6
 MAX_GROWTH = 200
 SMALL_BYTES = 2**26
 
+_UNFINISHED = ".unpacking-"
 _BAD_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 
 
@@ -69,6 +70,20 @@ def unpack(archive: Path, folder: Path) -> int:
         except OSError as error:
             raise ArchiveError(f"{archive} cannot be unpacked into {folder}: {why_not(error)}.") from error
     return count
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left in ``folder``; no other process may be unpacking into it.
+
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     tempfile.mkdtemp(prefix=_UNFINISHED, dir=place) != remove_unfinished(Path(place))
+    ...     os.listdir(place)
+    True
+    []
+    """
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _unpack_to(new: Path, stream: BinaryIO) -> int:
@@ -175,7 +190,7 @@ def _staging(folder: Path) -> Iterator[tuple[Path, Path]]:
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as beside:
+        with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as beside:
             new, old = Path(beside, "new"), Path(beside, "old")
             new.mkdir()
             old.mkdir()

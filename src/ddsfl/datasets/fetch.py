@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ddsfl.compute.files import read_text, regular_only
+from ddsfl.compute.locks import held, lock_of_folder
 from ddsfl.compute.stages import write_whole
-from ddsfl.datasets.archives import ArchiveError, unpack
-from ddsfl.datasets.catalogue import RemoteFile, dataset
+from ddsfl.datasets.archives import ArchiveError, remove_unfinished, unpack
+from ddsfl.datasets.catalogue import Dataset, RemoteFile, dataset
 from ddsfl.datasets.folders import check_dataset
 from ddsfl.datasets.web import Answer, FinalError, PassingError, answer_to, shown_address
 
@@ -44,11 +45,25 @@ def get_dataset(
 
     ``begin`` is called with the name of each file, ``progress`` with (bytes done, bytes in total). If the
     set is complete, only additional files provided by the user, such as the test images of VOC, are
-    unpacked.
+    unpacked. `InUse` if another process is doing the same in this folder.
     """
     wanted = dataset(name)
     folder.mkdir(parents=True, exist_ok=True)
-    complete = not check_dataset(name, folder)
+    with held(lock_of_folder(folder), folder, "`ddsfl datasets get`") as locked:
+        if locked:
+            remove_unfinished(folder)
+        complete = not check_dataset(name, folder)
+        return _get_files(wanted, folder, complete, begin, progress, wait)
+
+
+def _get_files(
+    wanted: Dataset,
+    folder: Path,
+    complete: bool,
+    begin: Callable[[str], None] | None,
+    progress: Progress | None,
+    wait: float,
+) -> list[str]:
     left = []
     if not wanted.files and not complete:
         where = f" (see {wanted.home})" if wanted.home else ""
