@@ -1,6 +1,7 @@
 import errno
 import hashlib
 import io
+import json
 import tarfile
 import urllib.request
 from dataclasses import replace
@@ -8,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ddsfl.compute.locks import InUse, held, lock_of_folder
 from ddsfl.datasets import fetch as downloads
 from ddsfl.datasets.archives import ArchiveError
 from ddsfl.datasets.catalogue import DATASETS, RemoteFile
@@ -214,6 +216,33 @@ def test_a_file_put_there_by_hand_is_verified_and_recorded(tmp_path):
         fetch(RemoteFile("file.tar"), tmp_path)
 
 
+@pytest.mark.parametrize("recorded", [b"", b"\xff\xfe", b"no digest", b"ab " * 3])
+def test_a_record_that_is_none_is_named(tmp_path, recorded):
+    (tmp_path / "file.tar").write_bytes(BODY)
+    (tmp_path / "file.tar.sha256").write_bytes(recorded)
+    with pytest.raises(DownloadError, match=r"file.tar.sha256 is not a record of a SHA-256"):
+        fetch(RemoteFile("file.tar", (), DIGEST), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        b"[" * 100_000,
+        b"\xff",
+        b"[]",
+        b'{"address": %s, "total": "9", "validator": null}',
+        b'{"address": %s, "total": null, "validator": ["x"]}',
+        b'{"address": %s, "total": null, "validator": "a\\r\\nb"}',
+    ],
+)
+def test_notes_of_a_partial_file_are_not_trusted(server, tmp_path, notes):
+    (tmp_path / ".file.tar.part").write_bytes(BODY[:100])
+    (tmp_path / ".file.tar.part.json").write_bytes(notes.replace(b"%s", json.dumps(server.address).encode()))
+    get(server, tmp_path)
+    assert_whole(tmp_path)
+    assert "range" not in server.requests[0]
+
+
 # --- complete sets
 
 
@@ -269,6 +298,27 @@ def test_images_that_were_lost_come_back_from_the_archive(server, small_set, tmp
     assert len(server.requests) == 1
 
 
+def test_what_a_killed_run_left_is_removed(server, small_set, tmp_path):
+    (tmp_path / ".unpacking-abc" / "new").mkdir(parents=True)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / ".unpacking-link").symlink_to(tmp_path / "kept")
+    get_dataset("small", tmp_path, wait=0.0)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        *(".unpacking-link", "Images", "file.tar", "file.tar.sha256", "kept"),
+    ]
+
+
+def test_two_runs_in_one_folder_do_not_mix(server, small_set, tmp_path):
+    (tmp_path / ".unpacking-abc").mkdir()
+    with (
+        held(lock_of_folder(tmp_path), tmp_path, "`ddsfl datasets get`"),
+        pytest.raises(InUse, match="is in use by `ddsfl datasets get`"),
+    ):
+        get_dataset("small", tmp_path, wait=0.0)
+    assert server.requests == []
+    assert (tmp_path / ".unpacking-abc").is_dir()  # it may be in use
+
+
 def test_a_damaged_archive_says_what_to_do(server, small_set, tmp_path):
     server.body = server.body[:700]
     with pytest.raises(ArchiveError, match=r"file.tar is damaged: .* Delete .*file.tar to fetch it again"):
@@ -290,11 +340,11 @@ def test_rar_archives_and_sets_without_files_are_left_to_people(server, small_se
 def test_every_address_is_tried_in_order(monkeypatch, tmp_path):
     asked = []
 
-    def refuse(request, timeout):
+    def refuse(_, request, timeout):
         asked.append(request.full_url)
         raise OSError("no network")
 
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", refuse)
     with pytest.raises(DownloadError, match=r"scene_categories.zip could not be fetched"):
         get_dataset("scene15", tmp_path, wait=0.0)
     assert list(dict.fromkeys(asked)) == list(DATASETS["scene15"].files[0].addresses)

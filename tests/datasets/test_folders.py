@@ -62,6 +62,20 @@ def test_lists_that_are_missing_short_or_no_text_are_named(indoor):
     assert check_dataset("indoor67", indoor) == [f"TrainImages.txt is missing in {indoor}."]
 
 
+def test_entries_that_no_file_can_have_are_missing_images(indoor):
+    (indoor / "TrainImages.txt").write_text(f"bar/1.jpg\n{'x' * 5000}\n")
+    (problem,) = check_dataset("indoor67", indoor)
+    assert problem.startswith("1 image(s) of TrainImages.txt are missing, for example xxx")
+
+
+def test_a_list_that_cannot_be_opened_is_a_problem(indoor, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("ddsfl.datasets.folders.read_text", refuse)
+    assert check_dataset("indoor67", indoor) == ["TrainImages.txt cannot be opened: permission denied."]
+
+
 def test_images_that_are_empty_closed_or_oddly_named_are_listed(indoor):
     (indoor / "Images" / "bar" / "0.jpg").write_bytes(b"")
     odd = os.fsencode(indoor / "Images" / "pub") + b"/\xff.jpg"

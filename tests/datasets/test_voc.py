@@ -80,6 +80,25 @@ def test_lists_that_do_not_fit_are_named(tree, file, text, message):
         read_voc(tree[0], "val", CLASSES)
 
 
+@pytest.mark.parametrize("name", ["../../secret", "/etc/hostname", "a\\\\b", "a\\0b"])
+def test_lists_name_no_files_in_other_folders(tree, name):
+    (tree[0] / "ImageSets" / "Main" / "train.txt").write_text(f"2008_000001\n{name}\n")
+    with pytest.raises(ImageSetError, match=r"train.txt lists '.*'; expected names without a folder"):
+        read_voc(tree[0], "train", CLASSES)
+
+
+def test_long_lists_and_long_names_are_no_trouble(tree):
+    lists = tree[0] / "ImageSets" / "Main"
+    lines = [*(str(number) for number in range(50_000)), "49999"]
+    (lists / "train.txt").write_text("\n".join(lines))
+    with pytest.raises(ImageSetError, match=r"train.txt lists 49999 twice"):
+        read_voc(tree[0], "train", CLASSES)
+    (lists / "test.txt").write_text("x" * 5000)
+    assert check_voc(tree[0], {"test": 1}, {}) == [
+        f"1 image(s) of test.txt are missing or empty, for example {'x' * 5000}.jpg."
+    ]
+
+
 def test_labels_other_than_1_0_and_minus_1_are_refused(tree):
     path = tree[0] / "ImageSets" / "Main" / "car_val.txt"
     path.write_text(path.read_text().replace(" 1", " 2", 1))

@@ -10,7 +10,8 @@ class Scripted:
 
     Each entry of the script is one answer: "break" sends half of the requested bytes and hangs up, "longer"
     and "shorter" give a false Content-Length, "wrong" sends other bytes, "no range" ignores Range, "off"
-    continues at another byte, and a number is an HTTP status. After the script, answers are normal.
+    continues at another byte, a number is an HTTP status, and a function is called with the request. After
+    the script, answers are normal.
     """
 
     def __init__(self, body):
@@ -22,6 +23,11 @@ class Scripted:
         self.requests.append({key.lower(): value for key, value in request.headers.items()})
         if isinstance(how, int):
             request.send_error(how)
+            return
+        if callable(how):
+            with contextlib.suppress(ConnectionError):
+                how(request)
+            request.close_connection = True
             return
         start, total = 0, len(self.body)
         wanted = request.headers.get("Range")

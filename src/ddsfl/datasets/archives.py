@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
-import stat
-import tarfile
 import tempfile
-import zipfile
-import zlib
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO
+
+from ddsfl.compute.files import regular_only
+from ddsfl.compute.words import why_not
+from ddsfl.datasets.decompression import all_streams, blocks_of, decoder_for
+from ddsfl.datasets.members import Damaged, Member, Refused, safe_parts, shown
+from ddsfl.datasets.tar_reading import BLOCK_SIZE, is_header, read_tar
+from ddsfl.datasets.zip_reading import ZipReader
 
 #: Larger than any image set of the experiments (VOC 2012: 2 GB).
 MAX_BYTES = 2**36
 MAX_MEMBERS = 10**6
-#: Images hardly compress; a small archive that grows a thousandfold is malicious.
-MAX_GROWTH = 1000
+#: Images hardly compress; an archive that grows more is malicious, unless the result is small.
+MAX_GROWTH = 200
+SMALL_BYTES = 2**26
+
+_UNFINISHED = ".unpacking-"
+_BAD_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 
 
 class ArchiveError(ValueError):
     """An archive is damaged, harmful or of an unsupported kind."""
 
 
-class _Member(NamedTuple):
-    name: str
-    size: int
-    harm: str | None
-
-
 def unpack(archive: Path, folder: Path) -> int:
-    """Unpack a tar or zip archive into ``folder`` and return the number of files.
+    """Unpack a tar (also with gzip, bzip2 or xz) or zip archive into ``folder``; return the number of files.
 
-    All members are checked before the first is written: names that lead outside, links, devices and
-    disproportionate sizes are refused. Files are written to a temporary folder and moved into place once
-    all are complete; existing files of the same name are replaced.
+    Either all files appear in ``folder`` or none, and `ArchiveError` tells why: files are written to a
+    temporary folder and moved into place once the archive was read to its end and all checksums were
+    right. Existing files of the same name are replaced. Refused are names that lead outside or occur
+    twice, links, devices, sparse and encrypted files, headers and sizes out of proportion, data after the
+    end, and archives without files. Of a member only the name and the bytes are taken, not its mode.
 
-    >>> import io
+    >>> import zipfile
     >>> with tempfile.TemporaryDirectory() as place:
     ...     file = Path(place, "a.zip")
     ...     with zipfile.ZipFile(file, "w") as made:
@@ -49,111 +54,192 @@ def unpack(archive: Path, folder: Path) -> int:
         raise ArchiveError(
             f"{archive} is a RAR archive, which Python cannot unpack: run `unrar x {archive} {folder}/`."
         )
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        if zipfile.is_zipfile(archive):
-            return _unpack_zip(archive, folder)
-        if tarfile.is_tarfile(archive):
-            return _unpack_tar(archive, folder)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ArchiveError(f"{archive} is damaged: {error}.") from error
-    raise ArchiveError(f"{archive} is neither a tar nor a zip archive.")
-
-
-def _unpack_tar(archive: Path, folder: Path) -> int:
-    with tarfile.open(archive) as opened:
-        _refuse_harm(archive, folder, (_tar_member(entry) for entry in opened))
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as beside:
-            for entry in opened:
-                _write_entry(opened, entry, Path(beside, entry.name))
-            return _move_all(Path(beside), folder)
-
-
-def _write_entry(opened: tarfile.TarFile, entry: tarfile.TarInfo, place: Path) -> None:
-    """Write a file or folder of a tar archive: only its bytes, without owner, mode or time.
-
-    Not ``extractall``: its filter for untrusted archives is missing in Python before 3.11.4.
-    """
-    if entry.isdir():
-        place.mkdir(parents=True, exist_ok=True)
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    content = opened.extractfile(entry)
-    assert content is not None  # links and devices were refused
-    with content, place.open("wb") as written:
-        shutil.copyfileobj(content, written)
-
-
-def _unpack_zip(archive: Path, folder: Path) -> int:
-    with zipfile.ZipFile(archive) as opened:
-        _refuse_harm(archive, folder, (_zip_member(entry) for entry in opened.infolist()))
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as beside:
-            try:
-                opened.extractall(beside)  # reads at most the sizes checked above, and verifies CRCs
-            except RuntimeError as error:
-                raise ArchiveError(f"{archive} cannot be unpacked: {error}.") from error
-            return _move_all(Path(beside), folder)
-
-
-def _tar_member(entry: tarfile.TarInfo) -> _Member:
-    harm = None
-    if entry.issym() or entry.islnk():
-        harm = f"is a link to {entry.linkname}"
-    elif not (entry.isfile() or entry.isdir()):
-        harm = "is neither a file nor a folder"
-    return _Member(entry.name, entry.size, harm)
-
-
-def _zip_member(entry: zipfile.ZipInfo) -> _Member:
-    kind = stat.S_IFMT(entry.external_attr >> 16)
-    harm = None
-    if kind == stat.S_IFLNK:
-        harm = "is a link"
-    elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        harm = "is neither a file nor a folder"
-    # orig_filename, because zipfile cuts names at a zero byte.
-    return _Member(entry.orig_filename, entry.file_size, harm)
-
-
-def _refuse_harm(archive: Path, folder: Path, members: Iterator[_Member]) -> None:
-    packed = archive.stat().st_size
-    total = 0
-    for number, member in enumerate(members, start=1):
-        harm = member.harm or _outside(member.name)
-        if harm is not None:
-            raise ArchiveError(f"{archive} is refused: its member {member.name!r} {harm}.")
-        total += member.size
-        if number > MAX_MEMBERS or total > MAX_BYTES or total > MAX_GROWTH * packed:
-            raise ArchiveError(
-                f"{archive} is refused: {packed} bytes that unpack to {number} members and {total} bytes "
-                "or more are out of proportion."
-            )
-    free = shutil.disk_usage(folder).free
-    if total > free:
-        raise ArchiveError(f"{archive} unpacks to {total} bytes, but {folder} has only {free} bytes free.")
-
-
-def _outside(name: str) -> str | None:
-    """Return why a name leads outside the folder or is invalid; otherwise None."""
-    windows = PureWindowsPath(name)
-    if PurePosixPath(name).is_absolute() or windows.drive or windows.root:
-        return "has an absolute name"
-    if ".." in windows.parts:  # splits at both kinds of slash
-        return "leads outside the folder"
-    if "\0" in name:
-        return "has a zero byte in its name"
-    return None
-
-
-def _move_all(beside: Path, folder: Path) -> int:
-    """Move files from ``beside`` into ``folder``; existing folders are merged, not replaced."""
-    count = 0
-    for place, _, files in os.walk(beside):
-        target = folder / Path(place).relative_to(beside)
-        target.mkdir(parents=True, exist_ok=True)
-        if folder.resolve() not in (target.resolve(), *target.resolve().parents):
-            raise ArchiveError(f"{target} is a link that leads outside {folder}.")
-        for file in files:
-            os.replace(Path(place, file), target / file)
-            count += 1
+        stream = open(archive, "rb", opener=regular_only)  # noqa: SIM115
+    except OSError as error:
+        raise ArchiveError(f"{archive} cannot be opened: {why_not(error)}.") from error
+    with stream:
+        try:
+            with _staging(folder) as (new, old):
+                count = _unpack_to(new, stream)
+                _install(new, folder, old)
+        except Damaged as error:
+            raise ArchiveError(f"{archive} is damaged: {error}.") from error
+        except Refused as error:
+            raise ArchiveError(f"{archive} is refused: {error}.") from error
+        except OSError as error:
+            raise ArchiveError(f"{archive} cannot be unpacked into {folder}: {why_not(error)}.") from error
     return count
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left in ``folder``; no other process may be unpacking into it.
+
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     tempfile.mkdtemp(prefix=_UNFINISHED, dir=place) != remove_unfinished(Path(place))
+    ...     os.listdir(place)
+    True
+    []
+    """
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _unpack_to(new: Path, stream: BinaryIO) -> int:
+    """Write all members of an archive to a folder and return the number of files."""
+    packed = os.fstat(stream.fileno()).st_size
+    beginning = b"".join(blocks_of(stream, min(packed, BLOCK_SIZE)))
+    stream.seek(0)
+    start = decoder_for(beginning)
+    limits = _Limits(packed, shutil.disk_usage(new).free)
+    if beginning.startswith((b"PK\3\4", b"PK\5\6")):
+        opened = ZipReader(stream, MAX_MEMBERS)
+        limits.check(opened.n_members, opened.n_bytes)
+        members = opened.members()
+    elif start is not None:
+        members = read_tar(limits.bounded(all_streams(start, stream)))
+    elif is_header(beginning):
+        limits.check(0, packed)
+        members = read_tar(blocks_of(stream))
+    else:
+        raise Refused("it is neither a tar nor a zip archive")
+    n_files = 0
+    for member in members:
+        parts = safe_parts(member.name, member.is_folder)
+        limits.add(member)
+        try:
+            limits.n_members += _write(member, new.joinpath(*parts))
+        except FileExistsError as error:
+            raise Refused(f"its member {shown(member.name)} has the name of another member") from error
+        except (NotADirectoryError, IsADirectoryError) as error:
+            raise Refused(f"its member {shown(member.name)} is both a file and a folder") from error
+        except (OSError, UnicodeEncodeError) as error:
+            if isinstance(error, OSError) and error.errno not in _BAD_NAME:
+                raise
+            raise Refused(f"its member {shown(member.name)} has a name that cannot be used here") from error
+        n_files += not member.is_folder
+    if not n_files:
+        raise Refused("it holds no files")
+    return n_files
+
+
+class _Limits:
+    """What an archive of ``packed`` bytes may hold, and what it holds so far."""
+
+    def __init__(self, packed: int, free: int) -> None:
+        self.packed, self.free = packed, free
+        self.most = min(MAX_BYTES, max(SMALL_BYTES, MAX_GROWTH * packed))
+        self.n_members = self.n_bytes = 0
+
+    def add(self, member: Member) -> None:
+        """Count a member that is about to be written."""
+        self.n_members += 1
+        self.n_bytes += member.size
+        self.check(self.n_members, self.n_bytes)
+
+    def check(self, n_members: int, n_bytes: int) -> None:
+        """Refuse an archive of so many members and bytes, unless it is in proportion and there is room."""
+        if n_members > MAX_MEMBERS or n_bytes > self.most:
+            raise Refused(
+                f"{self.packed} bytes that unpack to {n_members} members and {n_bytes} bytes or more are out "
+                "of proportion"
+            )
+        if n_bytes > self.free:
+            raise Refused(f"it unpacks to {n_bytes} bytes, but only {self.free} bytes are free")
+
+    def bounded(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass on decoded bytes until they are too many; headers and padding count too."""
+        total = 0
+        for piece in pieces:
+            total += len(piece)
+            if total > self.most:
+                self.check(self.n_members, total)
+            yield piece
+
+
+def _write(member: Member, place: Path) -> int:
+    """Write a file or make a folder: only its bytes, without owner, mode or time.
+
+    Returns how many folders above it were made at most. They count as members, because one name can
+    stand for many of them.
+    """
+    if member.is_folder:
+        place.mkdir(parents=True, exist_ok=True)
+        for _ in member.pieces:  # empty, but a zip has a checksum for them
+            pass
+        return member.name.count("/")
+    made = 0
+    try:
+        written = open(place, "xb")  # noqa: SIM115
+    except FileNotFoundError:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = member.name.count("/")
+        written = open(place, "xb")  # noqa: SIM115
+    with written:
+        written.writelines(member.pieces)
+    return made
+
+
+@contextlib.contextmanager
+def _staging(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield two temporary folders in ``folder``, for new files and replaced ones.
+
+    ``folder`` is made if needed, and removed again if anything fails.
+    """
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as beside:
+            new, old = Path(beside, "new"), Path(beside, "old")
+            new.mkdir()
+            old.mkdir()
+            yield new, old
+    except BaseException:
+        for place in missing:
+            with contextlib.suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _install(new: Path, folder: Path, old: Path) -> None:
+    """Move everything from ``new`` into ``folder``, or nothing; existing folders are merged."""
+    moves = list(_moves(new, folder, folder.resolve()))  # all are checked before the first
+    done: list[tuple[Path, Path, Path | None]] = []
+    try:
+        for number, (source, target) in enumerate(moves):
+            kept = old / str(number) if os.path.lexists(target) else None
+            if kept is not None:
+                _keep(target, kept)
+            done.append((source, target, kept))
+            os.replace(source, target)
+    except BaseException:
+        for source, target, kept in reversed(done):
+            if not os.path.lexists(source):  # it was moved
+                os.replace(target, source)
+            if kept is not None:
+                os.replace(kept, target)
+        raise
+
+
+def _moves(new: Path, folder: Path, root: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield what to move to where: whole folders where there are none of their name yet."""
+    for source in sorted(new.iterdir()):
+        target = folder / source.name
+        if source.is_dir() and target.is_dir():
+            if root not in target.resolve().parents:
+                raise Refused(f"{target} is a link that leads outside {folder}")
+            yield from _moves(source, target, root)
+        elif target.is_dir() or (source.is_dir() and os.path.lexists(target)):
+            kinds = ("file", "folder") if target.is_dir() else ("folder", "file")
+            raise Refused(f"it holds a {kinds[0]} with the name of the existing {kinds[1]} {target}")
+        else:
+            yield source, target
+
+
+def _keep(target: Path, kept: Path) -> None:
+    """Keep what ``target`` is, while it stays in its place until it is replaced."""
+    try:
+        os.link(target, kept, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copy2(target, kept, follow_symlinks=False)

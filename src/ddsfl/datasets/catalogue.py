@@ -19,12 +19,14 @@ class RemoteFile:
     digest : "md5:..." or "sha1:..." of its bytes; None if unknown. The SHA-256 of the fetched file is
         recorded next to it.
     needed : whether the set is incomplete without it.
+    max_bytes : a larger file is not fetched; well above its true size.
     """
 
     name: str
     addresses: tuple[str, ...] = ()
     digest: str | None = None
     needed: bool = True
+    max_bytes: int = 2**32
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ DATASETS: Mapping[str, Dataset] = {
                     # The second is the copy in the Internet Archive, in case the first is gone.
                     (_SCENE15_ZIP, f"https://web.archive.org/web/20070829035029/{_SCENE15_ZIP}"),
                     "md5:58828019197b2ad0a7efb472e7a85c2a",
+                    max_bytes=2**29,
                 ),
             ),
             places=(".", "scene_categories", "scene15"),
@@ -130,8 +133,12 @@ DATASETS: Mapping[str, Dataset] = {
                     ("http://groups.csail.mit.edu/vision/LabelMe/NewImages/indoorCVPR_09.tar",),
                     "sha1:0b252516e746ba428b96af408d2e8162d9b08ac5",
                 ),
-                RemoteFile("TrainImages.txt", ("https://web.mit.edu/torralba/www/TrainImages.txt",)),
-                RemoteFile("TestImages.txt", ("https://web.mit.edu/torralba/www/TestImages.txt",)),
+                RemoteFile(
+                    "TrainImages.txt", ("https://web.mit.edu/torralba/www/TrainImages.txt",), max_bytes=2**20
+                ),
+                RemoteFile(
+                    "TestImages.txt", ("https://web.mit.edu/torralba/www/TestImages.txt",), max_bytes=2**20
+                ),
             ),
             places=("Images", "indoorCVPR_09/Images", "."),
             classes=_CLASSES["indoor67"],

@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
 import json
 import os
 import re
 import shutil
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddsfl.compute.files import regular_only
+from ddsfl.compute.files import read_text, regular_only
+from ddsfl.compute.locks import held, lock_of_folder
 from ddsfl.compute.stages import write_whole
-from ddsfl.datasets.archives import ArchiveError, unpack
-from ddsfl.datasets.catalogue import RemoteFile, dataset
+from ddsfl.datasets.archives import ArchiveError, remove_unfinished, unpack
+from ddsfl.datasets.catalogue import Dataset, RemoteFile, dataset
 from ddsfl.datasets.folders import check_dataset
+from ddsfl.datasets.web import Answer, FinalError, PassingError, answer_to, shown_address
 
 #: Number of attempts per address, and the wait after the first failure; the wait doubles each time.
 ATTEMPTS = 5
 WAIT_SECONDS = 1.0
-_TIMEOUT_SECONDS = 30
 _BLOCK = 2**18
-#: Temporary errors; others (403, 404, 410 ...) would occur again.
-_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Progress = Callable[[int, int], None]
 
 
 class DownloadError(ValueError):
     """A file could not be fetched, or is not the expected one."""
-
-
-class _Passing(Exception):
-    """This attempt failed; another may succeed."""
-
-
-class _Final(Exception):
-    """Further attempts at this address would fail too."""
 
 
 def get_dataset(
@@ -58,11 +45,25 @@ def get_dataset(
 
     ``begin`` is called with the name of each file, ``progress`` with (bytes done, bytes in total). If the
     set is complete, only additional files provided by the user, such as the test images of VOC, are
-    unpacked.
+    unpacked. `InUse` if another process is doing the same in this folder.
     """
     wanted = dataset(name)
     folder.mkdir(parents=True, exist_ok=True)
-    complete = not check_dataset(name, folder)
+    with held(lock_of_folder(folder), folder, "`ddsfl datasets get`") as locked:
+        if locked:
+            remove_unfinished(folder)
+        complete = not check_dataset(name, folder)
+        return _get_files(wanted, folder, complete, begin, progress, wait)
+
+
+def _get_files(
+    wanted: Dataset,
+    folder: Path,
+    complete: bool,
+    begin: Callable[[str], None] | None,
+    progress: Progress | None,
+    wait: float,
+) -> list[str]:
     left = []
     if not wanted.files and not complete:
         where = f" (see {wanted.home})" if wanted.home else ""
@@ -93,7 +94,9 @@ def fetch(
     """Fetch ``folder/NAME`` unless it exists, verify it and return its path.
 
     After an interruption, the partial file is kept in the same folder and the download resumes, if the file
-    on the server is unchanged. The SHA-256 is recorded in ``NAME.sha256``, in the format of sha256sum.
+    on the server is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in ``NAME.sha256``, in the
+    format of sha256sum. Addresses are https, or http where the catalogue has no other; https never leads to
+    http. Refused are files of more than ``max_bytes`` and, without a digest, answers without an end.
     """
     path = folder / file.name
     if path.exists():
@@ -101,16 +104,16 @@ def fetch(
         return path
     failures = []
     for address in file.addresses:
-        part = _Part(folder, file.name, address)
+        part = _Part(file, folder, address)
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(wait * 2 ** (attempt - 1))
             try:
                 part.receive(progress)
                 _verify_digest(file.digest, part.path)
-            except _Passing as error:
+            except PassingError as error:
                 failure = str(error)
-            except _Final as error:
+            except FinalError as error:
                 failure = str(error)
                 break
             except DownloadError as error:
@@ -123,7 +126,7 @@ def fetch(
                 os.replace(part.path, path)
                 part.discard()
                 return path
-        failures.append(f"{address}: {failure}")
+        failures.append(f"{shown_address(address)}: {failure}")
     kept = (
         [f"The partial file is kept in {folder}; rerun to resume."]
         if _part_path(folder, file.name).exists()
@@ -135,10 +138,10 @@ def fetch(
 class _Part:
     """A partial file, with the metadata that is needed to resume its download."""
 
-    def __init__(self, folder: Path, name: str, address: str) -> None:
-        self.address = address
-        self.path = _part_path(folder, name)
-        self.notes_path = folder / f".{name}.part.json"
+    def __init__(self, file: RemoteFile, folder: Path, address: str) -> None:
+        self.file, self.address = file, address
+        self.path = _part_path(folder, file.name)
+        self.notes_path = folder / f".{file.name}.part.json"
         self.resumed = False
 
     def discard(self) -> None:
@@ -146,7 +149,7 @@ class _Part:
         self.notes_path.unlink(missing_ok=True)
 
     def receive(self, progress: Progress | None) -> None:
-        """Fetch what is missing; raise `_Passing` or `_Final` on failure."""
+        """Fetch what is missing; raise `PassingError` or `FinalError` on failure."""
         notes = self._notes()
         start = self.path.stat().st_size if notes is not None else 0
         self.resumed = notes is not None and start > 0
@@ -158,81 +161,73 @@ class _Part:
             if notes["validator"]:
                 headers["If-Range"] = notes["validator"]
         try:
-            request = urllib.request.Request(self.address, headers=headers)
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
-                self._store(answer, notes, start, progress)
-        except urllib.error.HTTPError as error:
-            if error.code == 416:  # there is no such range: the partial file belongs to another file
+            with answer_to(self.address, headers) as answer:
+                self._store(answer, self._begin(answer, notes, start), progress)
+        except PassingError as error:
+            if error.status == 416:  # there is no such range: the partial file belongs to another file
                 self.discard()
-            elif error.code not in _PASSING:
-                raise _Final(f"HTTP {error.code} ({error.reason}).") from error
-            raise _Passing(f"HTTP {error.code} ({error.reason}).") from error
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, OSError) and (error.filename is not None or error.errno in _DISK_IS_FULL):
-                raise  # the disk, not the network
-            raise _Passing(f"{getattr(error, 'reason', None) or error or type(error).__name__}.") from error
+            raise
 
-    def _store(self, answer: Any, notes: Any, start: int, progress: Progress | None) -> None:
-        total = _total(answer)
-        self.resumed = answer.status == 206
-        if self.resumed:
-            begins = _range_start(answer)
-            if begins != start or notes is None or (notes["total"] is not None and notes["total"] != total):
+    def _begin(self, answer: Answer, notes: dict[str, Any] | None, start: int) -> int:
+        """Return the byte at which to go on, after a check of what the server announces."""
+        total = answer.total
+        self.resumed = answer.resumed
+        if answer.resumed:
+            fits = notes is not None and answer.start == start and notes["total"] in (None, total)
+            if not fits or total is None:
                 self.discard()
-                raise _Passing(f"the server continues at byte {begins} of {total}; expected {start}.")
+                raise PassingError(
+                    f"the server continues at byte {answer.start} of {total}; expected {start}."
+                )
         else:
             start = 0
             self.discard()
+        if total is not None and total > self.file.max_bytes:
+            self.discard()
+            raise FinalError(f"the file has {total} bytes; expected at most {self.file.max_bytes}.")
+        if not answer.has_end and self.file.digest is None:
+            raise FinalError("the server does not tell the length of the file, and there is no digest of it.")
         folder = self.path.parent
         free = shutil.disk_usage(folder).free
         if total is not None and total - start > free:
             raise OSError(errno.ENOSPC, f"{total - start} bytes are needed and {free} are free", str(folder))
-        if not self.resumed:
-            known = {"address": self.address, "total": total, "validator": _validator(answer)}
+        if not answer.resumed:
+            known = {"address": self.address, "total": total, "validator": answer.validator}
             write_whole(self.notes_path, json.dumps(known).encode())
-        done = start
+        return start
+
+    def _store(self, answer: Answer, start: int, progress: Progress | None) -> None:
+        done, total = start, answer.total
         with open(self.path, "ab") as stream:
-            while block := answer.read(_BLOCK):
-                stream.write(block)
+            while block := answer.read(_BLOCK if total is None else min(_BLOCK, total - done)):
                 done += len(block)
+                if done > self.file.max_bytes:
+                    self.discard()
+                    raise FinalError(f"the file has more than {self.file.max_bytes} bytes.")
+                stream.write(block)
                 if progress is not None and total is not None:
                     progress(done, total)
             stream.flush()
             os.fsync(stream.fileno())
+            written = os.fstat(stream.fileno()).st_size
+        if written != done:
+            self.discard()
+            raise PassingError(f"{self.path} was changed meanwhile, perhaps by another download.")
         if total is not None and done != total:
-            raise _Passing(f"the connection closed after {done} of {total} bytes.")
+            raise PassingError(f"the connection closed after {done} of {total} bytes.")
 
     def _notes(self) -> dict[str, Any] | None:
         """Return the metadata of the partial file, or None if it cannot be resumed from this address."""
         try:
-            notes = json.loads(self.notes_path.read_text())
-            fits = notes["address"] == self.address and {"total", "validator"} <= notes.keys()
-        except (OSError, ValueError, TypeError, KeyError):
+            notes = json.loads(read_text(self.notes_path))
+            total, validator = notes["total"], notes["validator"]
+            fits = notes["address"] == self.address
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
+        fits = fits and (total is None or type(total) is int)
+        fits = fits and (validator is None or (isinstance(validator, str) and validator.isprintable()))
         # Without a validator or a length, nothing shows whether the remaining bytes belong to the same file.
-        return notes if fits and (notes["validator"] or notes["total"]) and self.path.exists() else None
-
-
-def _total(answer: Any) -> int | None:
-    """Return the length of the complete file according to the response, or None."""
-    if answer.status == 206:
-        match = re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("Content-Range", ""))
-        return int(match[1]) if match else None
-    length = answer.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
-
-
-def _range_start(answer: Any) -> int | None:
-    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
-
-
-def _validator(answer: Any) -> str | None:
-    etag: str | None = answer.headers.get("ETag")
-    if etag and not etag.startswith("W/"):  # weak ones do not guarantee the same bytes
-        return etag
-    date: str | None = answer.headers.get("Last-Modified")
-    return date
+        return notes if fits and (validator or total) and self.path.is_file() else None
 
 
 def _verify(file: RemoteFile, path: Path) -> None:
@@ -243,10 +238,9 @@ def _verify(file: RemoteFile, path: Path) -> None:
         raise DownloadError(f"{path} is not the right file; move it away and try again. {error}") from error
     digest = _digest("sha256", path)
     recorded = _recorded(path)
-    if recorded and recorded.split()[0] != digest:
+    if recorded and recorded != digest:
         raise DownloadError(
-            f"{path} has changed: its SHA-256 is {digest}; "
-            f"expected {recorded.split()[0]} ({_beside(path).name})."
+            f"{path} has changed: its SHA-256 is {digest}; expected {recorded} ({_beside(path).name})."
         )
     if not recorded:
         _record(path, digest)
@@ -271,8 +265,17 @@ def _record(path: Path, digest: str) -> None:
     write_whole(_beside(path), f"{digest}  {path.name}\n".encode())
 
 
-def _recorded(path: Path) -> str:
-    return _beside(path).read_text() if _beside(path).is_file() else ""
+def _recorded(path: Path) -> str | None:
+    """Return the digest that was recorded when a file was fetched; None if there is no record."""
+    try:
+        digest, *_ = read_text(_beside(path)).split() or [""]
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        digest = ""
+    if not re.fullmatch(r"[0-9a-f]{64}", digest):
+        raise DownloadError(f"{_beside(path)} is not a record of a SHA-256; delete it and try again.")
+    return digest
 
 
 def _part_path(folder: Path, name: str) -> Path:

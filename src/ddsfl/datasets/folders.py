@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ddsfl.compute.files import read_text
+from ddsfl.compute.words import why_not
 from ddsfl.datasets.catalogue import Dataset, dataset
 from ddsfl.datasets.voc import check_voc
 from ddsfl.images.folders import ImageSet, ImageSetError
@@ -69,13 +71,16 @@ def _check_classes(wanted: Dataset, images: ImageSet) -> list[str]:
 def _check_list(folder: Path, place: Path, file: str, count: int) -> list[str]:
     """Return the problems of an official list: missing, of the wrong length, or listing missing images."""
     try:
-        text = find_list(folder, place, file).read_text(encoding="utf-8-sig")
+        text = read_text(find_list(folder, place, file), "utf-8-sig")
     except ImageSetError as error:
         return [str(error)]
+    except OSError as error:
+        return [f"{file} cannot be opened: {why_not(error)}."]
     except UnicodeDecodeError:
         return [f"{file} is not a list of paths: it is not UTF-8 text."]
     entries = [line.strip() for line in text.splitlines() if line.strip()]
-    gone = [entry for entry in entries if not (place / entry).is_file()]
+    # os.path: a name that is too long for a file is missing too.
+    gone = [entry for entry in entries if not os.path.isfile(place / entry)]
     problems = [] if len(entries) == count else [f"{file} lists {len(entries)} images; expected {count}."]
     if gone:
         problems.append(f"{len(gone)} image(s) of {file} are missing, for example {gone[0]}.")

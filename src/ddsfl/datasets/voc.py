@@ -7,6 +7,7 @@ objects of the class are difficult: the image is ignored for this class).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,9 +96,14 @@ def read_voc(
     ids = [fields[0] for fields in _lines(lists / f"{subset}.txt", 1)]
     if not ids:
         raise ImageSetError(f"{lists / f'{subset}.txt'} lists no images.")
-    if len(set(ids)) < len(ids):
-        twice = next(name for place, name in enumerate(ids) if name in ids[:place])
-        raise ImageSetError(f"{lists / f'{subset}.txt'} lists {twice} twice.")
+    twice = [name for name, count in Counter(ids).items() if count > 1]
+    if twice:
+        raise ImageSetError(f"{lists / f'{subset}.txt'} lists {twice[0]} twice.")
+    outside = [name for name in ids if set(name) & set("/\\\0")]
+    if outside:
+        raise ImageSetError(
+            f"{lists / f'{subset}.txt'} lists {outside[0]!r}; expected names without a folder."
+        )
     files = [lists / f"{name}_{subset}.txt" for name in classes]
     present = [file for file in files if file.is_file()]
     if present and len(present) < len(files):
@@ -130,7 +136,8 @@ def check_voc(
             continue
         if len(images) != count:
             problems.append(f"{subset}.txt lists {len(images)} images; expected {count}.")
-        gone = [path for path in images.paths if not path.is_file() or path.stat().st_size == 0]
+        # os.path: a name that is too long for a file is missing too.
+        gone = [path for path in images.paths if not os.path.isfile(path) or path.stat().st_size == 0]
         if gone:
             problems.append(
                 f"{len(gone)} image(s) of {subset}.txt are missing or empty, for example {gone[0].name}."
