@@ -97,7 +97,7 @@ def png(
     """Return a black PNG with chunks before its pixels, and after them; ``data`` replaces its pixels."""
     if data is None:
         line = 1 + (width * depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[kind] + 7) // 8
-        packer = zlib.compressobj(9)
+        packer = zlib.compressobj(1)
         data = [b"".join([packer.compress(bytes(line)) for _ in range(height)]) + packer.flush()]
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0))
     pixels = b"".join(chunk(b"IDAT", part) for part in data)
