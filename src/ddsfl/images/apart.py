@@ -112,7 +112,13 @@ def ask_apart(task: str, stream: IO[bytes], cost: Cost, **options: Any) -> tuple
     UnreadableImage : the file is damaged, or took more than its memory or time.
     """
     stream.seek(0)
-    request = {"task": task, "format": cost.format, "memory": cost.memory, "options": options}
+    request: dict[str, Any] = {
+        "task": task,
+        "format": cost.format,
+        "memory": cost.memory,
+        "seconds": MAX_SECONDS,
+    }
+    request["options"] = options
     try:
         answer, content = _HELPERS.ask(request, stream.read())
     except (EOFError, OSError):

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any
 
-from ddsfl.images.budget import MAX_SECONDS
 from ddsfl.images.headers import header_of
 from ddsfl.images.pixels import opened, pixels_of, reason_of, upright_size
 
@@ -46,7 +45,7 @@ def main() -> None:
     while head := requests.read(4):
         request = json.loads(requests.read(int.from_bytes(head, "big")))
         stream = io.BytesIO(requests.read(request["bytes"]))
-        _limit(_virtual_memory() + request["memory"])
+        _limit(_virtual_memory() + request["memory"], request["seconds"])
         content = b""
         try:
             answer, content = _TASKS[request["task"]](stream, request["format"], **request["options"])
@@ -79,7 +78,7 @@ def _virtual_memory() -> int:
         return 2**30
 
 
-def _limit(memory: int) -> None:
+def _limit(memory: int, seconds: int) -> None:
     """Limit memory and time of this process; where that is impossible, the caller's clock is left."""
     try:
         import resource
@@ -88,7 +87,7 @@ def _limit(memory: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     for kind, value in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + MAX_SECONDS),
+        (resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds),
     ):
         hard = resource.getrlimit(kind)[1]
         try:
