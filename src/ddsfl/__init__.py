@@ -13,8 +13,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "40000")
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from ddsfl.classify.linear import LinearClassifier
     from ddsfl.coding.codes import LocalCodes
     from ddsfl.coding.fisher import FisherVector
@@ -67,7 +65,7 @@ _MODULES = {
 __all__ = [*_MODULES]
 
 
-def __getattr__(name: str) -> "Any":
+def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module 'ddsfl' has no attribute {name!r}")
     import importlib

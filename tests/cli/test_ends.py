@@ -125,12 +125,12 @@ def test_a_bug_keeps_its_traceback():
 
 def test_an_error_of_an_import_that_a_signal_ended_is_an_interruption(capsys, monkeypatch):
     monkeypatch.setattr(ends._State, "received", signal.SIGINT)
+    monkeypatch.setattr(ends._State, "told", False)
     monkeypatch.setattr(ends, "_ignore_signals", lambda: None)
     assert ended(raising(ImportError("half a module"))) == 130
     assert capsys.readouterr().err == "ddsfl: interrupted.\n"
     assert ended(raising(SystemExit(0))) == 130  # said once
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(ends._State, "told", False)
 
 
 def test_an_interruption_that_nobody_can_catch_ends_the_program(monkeypatch):
