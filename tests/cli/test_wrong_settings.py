@@ -49,7 +49,7 @@ def sentence_of(err):
         ("classifier.C=foo", "classifier.C: found 'foo'; expected 'cv' or a number above 0"),
         ("blocks.coding.n_words=0", "blocks.coding.n_words: found 0; expected a whole number from 1"),
         ("blocks.coding.n_words=1e12", "n_words: found 1000000000000.0; expected a whole number from 1"),
-        ("blocks.coding.n_words=" + "9" * 5000, "expected a whole number from 1 to 1,000,000."),
+        ("blocks.coding.n_words=" + "9" * 5000, "expected a whole number from 1 to 8,000."),
         ("max_side=" + "[" * 100_000, "max_side: found '[[[[["),
     ],
 )

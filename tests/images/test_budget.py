@@ -151,7 +151,7 @@ DECODED = {
         8_000,
         bits=32,
         compression=8,
-        data=zlib.compress(bytes(4 * 5_000**2), 1),
+        data=zlib.compress(bytes(4 * 8_000**2), 1),
         tags={339: (3, 1, 2)},
     ),
     "TIFF, loop": lambda: crafted.tiff(16, 16, data=bytes(256), next_directory=8),

@@ -260,8 +260,8 @@ def test_wrong_input_of_a_coding_is_named(coding):
     assert fitted.transform(np.concatenate(matrices)).shape[0] == sum(map(len, matrices))
     with pytest.raises(ValueError, match=r"X has 64 features, but .* is expecting 128"):
         fitted.transform(matrices[0][:, :64])
-    too_many = clone(coding).set_params(**{coding.size_name: 100_000})
-    with pytest.raises(ValueError, match=f"{coding.size_name}=100000; expected .* n_samples="):
+    too_many = clone(coding).set_params(**{coding.size_name: 8_000})
+    with pytest.raises(ValueError, match=f"{coding.size_name}=8000; expected .* n_samples="):
         too_many.fit(described)
 
 

@@ -163,10 +163,12 @@ def bytes_of(levels: np.ndarray[Any, Any], top: int) -> np.ndarray[Any, Any]:
 
 
 def reason_of(error: Exception) -> str:
-    """Describe briefly why a file could not be decoded.
+    r"""Describe briefly why a file could not be decoded.
 
     >>> reason_of(FileNotFoundError(2, "No such file or directory"))
     'no such file or directory'
+    >>> reason_of(ValueError("Extent in iloc box references data outside of file\n bounds.\n"))
+    'Extent in iloc box references data outside of file bounds'
     """
     if isinstance(error, UnreadableImage):
         return error.reason
@@ -178,4 +180,4 @@ def reason_of(error: Exception) -> str:
         return "there is not enough memory to decode it"
     if isinstance(error, OSError) and error.strerror:
         return why_not(error)
-    return str(error).rstrip(".") or type(error).__name__
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__  # libraries end lines in it
