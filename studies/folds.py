@@ -13,9 +13,9 @@ its weight: a layer that reduces accuracy at full weight may improve it there.
 With --once, filters and words are learned only once, from all images without their labels, and only the SVM
 uses folds: many folds cost as much as one. Candidates with class terms are rejected. The standard error then
 covers only the variation over folds, whose images overlap; with a few hundred images, differences of a point
-are still noise. It misleads for Fisher vectors of few images: where the mixture fits best, the gradients of all
-images that it was learned from sum to zero, so an image that is left out points away from its own class (10
-images per class of steel6: 0 % for one kind of block).
+are still noise. It misleads for Fisher vectors of few images: where the mixture fits best, the gradients of
+all images that it was learned from sum to zero, so an image that is left out points away from its own class
+(10 images per class of steel6: 0 % for one kind of block).
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ REFUSED = {
     "PNG, chunks": (lambda: crafted.png(64, 64, crafted.chunk(b"abCd", b"") * 220_000), "more work"),
     "PNG, empty pixels": (lambda: crafted.png(64, 64, data=[b""] * 220_000), "more work"),
     "PNG, two sizes": (
-        lambda: crafted.png(64, 64, crafted.chunk(b"IHDR", struct.pack(">II5B", 60_000, 60_000, 8, 6, 0, 0, 0))),
+        lambda: crafted.png(
+            64, 64, crafted.chunk(b"IHDR", struct.pack(">II5B", 60_000, 60_000, 8, 6, 0, 0, 0))
+        ),
         "two sizes",
     ),
     "PNG, EXIF of much": (
