@@ -78,6 +78,15 @@ def test_all_unlabelled_gives_no_class() -> None:
         (iter(["sea", "city"]), "y has type list_iterator; expected a list"),
         ("sea", "y has type str; expected a list"),
         ([[0, 0, 1], [1, 0, 0]], r"such as \[0, 0, 1\]; expected an array"),
+        ([2**63, 1], r"a label of 2\*\*63 or more"),
+        ([1e300, 1e301], r"a label of 2\*\*63 or more"),
+        ([10**400, 1], r"a label of 2\*\*63 or more"),
+        (np.array([2**63, 1], dtype=np.uint64), r"a label of 2\*\*63 or more"),
+        ([(1,), (), (10**30,)], r"a label of 2\*\*63 or more"),
+        ([(1, 2), (), (3, "a")], r"\(1 for image 0, 'a' for image 2\)"),
+        ([(1.5,), (2,)], "not integers"),
+        ([(b"sea",), (b"city",)], "labels of type bytes"),
+        ([((1, 2),), ((3,),)], r"labels of type tuple \(\(1, 2\)\)"),
     ],
 )
 def test_errors(y: np.ndarray, message: str) -> None:

@@ -5,7 +5,9 @@ Shapes: N images (or patches), C classes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -76,9 +78,9 @@ class Labels:
             y = y[columns[0]]
         _check_complete(y)
         if collections and _holds_collections(y):
-            _check_collections(y)
-            binarizer = MultiLabelBinarizer().fit(y)
-            return cls(binarizer.classes_, binarizer.transform(y).astype(bool), single=False)
+            rows = _checked_collections(y)
+            binarizer = MultiLabelBinarizer().fit(rows)
+            return cls(binarizer.classes_, binarizer.transform(rows).astype(bool), single=False)
         given = as_numpy(y) if isinstance(y, Tensor) else np.asarray(y)
         if given.ndim == 2 and given.shape[1] == 1 and given.dtype.kind != "b":
             given = given[:, 0]  # a column of labels, as in data frames
@@ -176,15 +178,16 @@ def _check_complete(y: Any) -> None:
         raise _mixed(values)
 
 
-def _mixed(values: list[Any]) -> ValueError:
+def _mixed(values: list[Any], images: Sequence[int] | None = None) -> ValueError:
     """Return the error for labels that are neither all integers nor all strings."""
     other = next((n for n, value in enumerate(values) if type(value) is not type(values[0])), None)
     if other is None:
         kind = type(values[0]).__name__
         return ValueError(f"y has labels of type {kind} ({values[0]!r}); expected integers or strings.")
+    images = range(len(values)) if images is None else images
     return ValueError(
-        f"y mixes kinds of labels ({values[0]!r} for image 0, {values[other]!r} for image {other}); expected "
-        "all integers, all strings or all tuples."
+        f"y mixes kinds of labels ({values[0]!r} for image {images[0]}, {values[other]!r} for image "
+        f"{images[other]}); expected all integers, all strings or all tuples."
     )
 
 
@@ -201,8 +204,10 @@ def _is_missing(value: Any) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _check_collections(y: Any) -> None:
-    for number, labels in enumerate(y):
+def _checked_collections(y: Any) -> list[list[Any]]:
+    """Return the labels of each image as integers or strings."""
+    rows = list(y)
+    for number, labels in enumerate(rows):
         if not isinstance(labels, tuple | list | set | frozenset):
             raise ValueError(
                 f"y has several labels for image 0 but {labels!r} for image {number}; expected tuples of "
@@ -211,12 +216,17 @@ def _check_collections(y: Any) -> None:
         if any(_is_missing(label) for label in labels):
             raise ValueError(f"y has a missing label for image {number}; expected integers or strings.")
     # Each image would have both labels, 0 and 1; two columns cannot be told from two labels.
-    rows = list(y)
     if len({len(row) for row in rows}) == 1 and len(rows[0]) > 2 and set().union(*rows) <= {0, 1}:
         raise ValueError(
             f"y has lists of 0 and 1 such as {rows[0]!r}; expected an array, np.array(y), if they are the "
             "rows of an indicator matrix."
         )
+    images = [number for number, row in enumerate(rows) for _ in row]
+    given = np.empty(len(images), dtype=object)
+    for place, label in enumerate(chain.from_iterable(rows)):
+        given[place] = label
+    checked = iter(_checked_vector(given, images).tolist())
+    return [list(islice(checked, len(row))) for row in rows]
 
 
 def _holds_collections(y: Any) -> bool:
@@ -239,21 +249,30 @@ def _checked_indicator(given: Array) -> Array:
     return given.astype(bool)
 
 
-def _checked_vector(given: Array) -> Array:
-    """Return a vector of labels as integers or strings."""
+def _check_range(values: Iterable[float]) -> None:
+    if any(abs(value) >= 2**63 for value in values):
+        raise ValueError("y has a label of 2**63 or more; expected smaller integers, or strings.")
+
+
+def _checked_vector(given: Array, images: Sequence[int] | None = None) -> Array:
+    """Return a vector of labels as integers or strings; ``images`` they are of, in turn by default."""
     if given.dtype.kind == "O":
         values = given.tolist()
         if all(isinstance(value, str) for value in values):
             return np.asarray(values, dtype=str)
         if not all(isinstance(value, int | float | np.integer | np.floating) for value in values):
-            raise _mixed(values)
+            raise _mixed(values, images)
+        _check_range(values)
         given = np.asarray(values)
     if given.dtype.kind == "f":
         if not (np.isfinite(given).all() and (given == np.floor(given)).all()):
             raise ValueError(
                 "y has values that are not integers (Unknown label type: continuous); expected class labels."
             )
+        _check_range(given)
         given = given.astype(np.int64)
+    if given.dtype.kind == "u":
+        _check_range(np.unique(given)[-1:].tolist())
     if given.dtype.kind == "S":
         raise ValueError(f"y has labels of type bytes ({given[:1].tolist()}); expected integers or strings.")
     if given.dtype.kind not in "iubU":
