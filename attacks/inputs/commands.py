@@ -58,7 +58,7 @@ _VALUES: dict[str, Sequence[str]] = {
     "--against": ("sift", "none"),
     "--jobs": ("1", "0", "-1"),
     "--network": ("x=y", "=", "x", "sift=/dev/null"),
-    "name": ("components", "filters", "report", "complement", "none"),
+    "name": ("components", "filters", "all", "complement", "none"),
 }
 #: What can follow --out, by command; others write a file of any name or a folder.
 _OUTPUTS = {"encode": ("x.npz", "x.csv", "a/b/c.npz"), "explain": ("x.html", "a/x.html")}

@@ -29,7 +29,7 @@ COMMANDS = {
     "search": (["{scenes}"], lock_of_folder),
     "demo": ([], lock_of_folder),
     "inspect": (["{model}"], lock_of_folder),
-    "reproduce": (["report"], lambda out: lock_of_file(out / "report")),
+    "reproduce": (["all"], lambda out: lock_of_file(out / "all")),
 }
 ENDINGS = {"encode": ".npz", "explain": ".html"}
 

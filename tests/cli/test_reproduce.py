@@ -86,7 +86,7 @@ def test_filters_are_drawn_side_by_side(ddsfl, places, tmp_path):
 def test_the_report_has_all_tables(ddsfl, tmp_path):
     leave_cells(tmp_path / "cells", "sift", [0.8])
     leave_cells(tmp_path / "cells", "gist", [0.7])
-    code, _, err = ddsfl("reproduce", "report", "--cells", tmp_path / "cells", "--out", tmp_path / "docs")
+    code, _, err = ddsfl("reproduce", "all", "--cells", tmp_path / "cells", "--out", tmp_path / "docs")
     assert (code, err) == (0, f"{tmp_path / 'docs' / 'results.md'}\n")
     assert "## Features" in (tmp_path / "docs" / "results.md").read_text()
 
@@ -103,7 +103,7 @@ def test_the_report_has_all_tables(ddsfl, tmp_path):
         (["layers", "--data", "x", "--dataset", "sports8", "--methods", "surf"], "none of the methods surf"),
         (["filters", "--out", "o"], "--data and --dataset are needed"),
         (["filters"], "filters needs --out"),
-        (["report"], "report needs --out"),
+        (["all"], "all needs --out"),
         (["layers", "--network", "a"], "expected NAME=FILE"),
         (["layers", "--network", "a=b.onnx"], "there is no file b.onnx"),
     ],

@@ -83,7 +83,7 @@ def commands(place):
         "evaluate": ["evaluate", "SET", "--out", place],
         "search": ["search", "SET", "--out", place],
         "demo": ["demo", "--out", place],
-        "reproduce": ["reproduce", "report", "--cells", "SET", "--out", place],
+        "reproduce": ["reproduce", "all", "--cells", "SET", "--out", place],
     }
 
 

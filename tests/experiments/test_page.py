@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from ddsfl.experiments.page import END, START, write_report
+from ddsfl.experiments.page import END, START, write_results
 from ddsfl.experiments.results import read_cells
 from tests.support.made_cells import leave_cells
 
@@ -20,7 +20,7 @@ def cells(tmp_path):
 
 
 def test_tables_with_something_to_compare_are_written(cells, tmp_path):
-    files = write_report(cells, tmp_path / "docs")
+    files = write_results(cells, tmp_path / "docs")
     text = (tmp_path / "docs" / "results.md").read_text()
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == [
         "Features",
@@ -43,12 +43,12 @@ def test_tables_with_something_to_compare_are_written(cells, tmp_path):
 def test_layers_of_one_size_give_no_figure_of_sizes(cells, tmp_path):
     (cells / "scene15" / "ddsfl-3layers_d128.random1.json").unlink()
     leave_cells(cells, "ddsfl-2layers", [0.8])
-    assert [file.name for file in write_report(cells, tmp_path / "docs")] == ["results.md"]
+    assert [file.name for file in write_results(cells, tmp_path / "docs")] == ["results.md"]
     assert "Size of the filter bank" not in (tmp_path / "docs" / "results.md").read_text()
 
 
 def test_all_our_numbers_come_from_cells(cells, tmp_path):
-    write_report(cells, tmp_path)
+    write_results(cells, tmp_path)
     text = (tmp_path / "results.md").read_text()
     means = {float(mean) for mean in re.findall(r"(\d+\.\d\d)(?: ± \d+\.\d\d)? \(\d+(?: of 5)?\)", text)}
     from_cells = set()
@@ -61,13 +61,13 @@ def test_all_our_numbers_come_from_cells(cells, tmp_path):
 def test_what_was_written_by_hand_stays(cells, tmp_path):
     page = tmp_path / "results.md"
     page.write_text("# Results\n\nBy hand: 84.03.\n")
-    write_report(cells, tmp_path)
+    write_results(cells, tmp_path)
     first = page.read_text()
     assert first.startswith(f"# Results\n\nBy hand: 84.03.\n\n{START}\n")
     assert first.endswith(f"{END}\n")
     page.write_text(first + "\nAlso by hand.\n")
     leave_cells(cells, "lbp", [0.7])
-    write_report(cells, tmp_path)
+    write_results(cells, tmp_path)
     second = page.read_text()
     assert second.startswith(f"# Results\n\nBy hand: 84.03.\n\n{START}\n")
     assert second.endswith(f"{END}\n\nAlso by hand.\n")
@@ -76,10 +76,10 @@ def test_what_was_written_by_hand_stays(cells, tmp_path):
     assert "70.00 (1 of 5)" not in first
     page.write_text(second.replace(END, ""))
     with pytest.raises(ValueError, match=r"results.md has the line"):
-        write_report(cells, tmp_path)
+        write_results(cells, tmp_path)
 
 
 def test_filters_that_were_drawn_are_shown(cells, tmp_path):
     (tmp_path / "filters-scene15.png").write_bytes(b"x")
-    write_report(cells, tmp_path)
+    write_results(cells, tmp_path)
     assert "![RICA and DDSFL](filters-scene15.png)" in (tmp_path / "results.md").read_text()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, check_device, check_folder, read_set
+from ddsfl.cli.inputs import changed_settings, check_device, check_folder, read_checked_set
 from ddsfl.cli.options import (
     Balanced,
     Changes,
@@ -16,15 +17,22 @@ from ddsfl.cli.options import (
     ImageSetPath,
     Preset,
     QuietTable,
+    ReportPage,
     Seed,
     Strict,
 )
-from ddsfl.cli.outputs import hold_folder
+from ddsfl.cli.outputs import check_free_page, hold_folder
+from ddsfl.cli.pages import check_page, write_page
 from ddsfl.cli.splitting import Splitting
-from ddsfl.experiments.cells import cells_table, joined_confusion
+from ddsfl.experiments.cells import Cell, cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation, evaluate_split
 from ddsfl.experiments.per_class import class_table, confusion_table
+from ddsfl.experiments.reporting.album import KeptModels, model_path, names_in, remove_model
+from ddsfl.experiments.reporting.build import report_of_cells
+from ddsfl.experiments.reporting.facts import found_part
+from ddsfl.experiments.reporting.pictures import Album
 from ddsfl.images.folders import ImageSet
+from ddsfl.report.checklist import common_folder
 from ddsfl.report.console import Console, show
 from ddsfl.report.plots import draw_confusion
 
@@ -67,6 +75,14 @@ def evaluate(
             help="Folder for one JSON file per split, with a row per image, and the confusion matrix."
         ),
     ] = None,
+    report: ReportPage = None,
+    keep_models: Annotated[
+        bool,
+        typer.Option(
+            "--keep-models",
+            help="Keep the model of each split in --out, so that `ddsfl report` can draw maps of mistakes.",
+        ),
+    ] = False,
     strict: Strict = False,
     quiet: QuietTable = False,
 ) -> None:
@@ -74,26 +90,43 @@ def evaluate(
 
     Cross-validation by default, random splits with --train, official lists with --train-list and --test-list.
     Shows mean and spread of the accuracy, the results of each class and which classes are confused. With
-    --out, finished splits are kept: rerun the same command to resume after an interruption.
+    --out, finished splits are kept: rerun the same command to resume after an interruption. --report writes a
+    page with all of this, the wrong images and what spoke for the wrong labels.
     """
     console = Console(quiet, resumes=out is not None)
     splitting = Splitting(protocol, folds, train, test, splits, train_list, test_list, groups)
     settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
+    if keep_models and out is None:
+        raise typer.BadParameter("--keep-models needs --out")
+    if report is not None:
+        check_page(context, report, console, "--report")
+        check_free_page(report, "--report")
+    folder = out
     if out is not None:
         check_folder(out)
         hold_folder(context, out, console)
+    elif report is not None:  # the page needs the models of all splits
+        folder = Path(context.with_resource(TemporaryDirectory(prefix="ddsfl-")))
     image_set = ImageSet.find(images)
     group_of = splitting.groups_of(images, image_set)
     # Impossible splits are found before the images are read.
     first = splitting.draw(image_set, dict(enumerate(image_set.labels)), group_of, seed)
     official = first[0] if splitting.kind == "lists" else None
-    decoded, labels = read_set(image_set, settings, strict, console, official)
+    decoded, labels, findings = read_checked_set(image_set, settings, strict, console, official)
     drawn = splitting.draw(image_set, labels, group_of, seed)
     if splitting.kind == "folds" and (fewer := splitting.n_folds(labels, group_of)[1]):
         console.say(fewer)
+    names = names_in(images, image_set.paths)
     evaluation = Evaluation(
-        settings, preset, images.name, seed, device, folder=out, names=_names(images, image_set.paths)
+        settings,
+        preset,
+        images.name,
+        seed,
+        device,
+        folder=folder,
+        names=names,
+        keep_models=keep_models or report is not None,
     )
     cells = []
     for split in drawn:
@@ -106,8 +139,20 @@ def evaluate(
         draw_confusion(out / "confusion.png", *joined_confusion(cells), f"{images.name}, {preset}")
         console.say(f"{out / 'confusion.png'}")
 
+    if report is not None:
+        files = {cell["split"]: (_file_of(evaluation, cell), cell) for cell in cells}
+        album = Album(dict(zip(names, image_set.paths)), KeptModels(files, {}, device, console).of_split)
+        found = found_part(findings, common_folder(image_set.paths))
+        check_free_page(report, "--report")
+        write_page(
+            report_of_cells(f"{images.name}, {preset}", cells, album, console, found=found), report, console
+        )
+        if not keep_models:
+            for file, _ in files.values():
+                remove_model(model_path(file))
 
-def _names(images: Path, paths: list[Path]) -> list[str]:
-    """Return the paths of the images, relative to their set where possible."""
-    root = images if images.is_dir() else images.parent
-    return [(path.relative_to(root) if path.is_relative_to(root) else path).as_posix() for path in paths]
+
+def _file_of(evaluation: Evaluation, cell: Cell) -> Path:
+    path = evaluation.cell_path(cell["split"])
+    assert path is not None
+    return path

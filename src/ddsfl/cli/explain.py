@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import check_writable, load_model, read_images, read_set
+from ddsfl.cli.inputs import load_model, read_images, read_set
 from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, Overwrite, Quiet, Strict
-from ddsfl.cli.outputs import check_free, hold_file
+from ddsfl.cli.outputs import check_free
+from ddsfl.cli.pages import check_page
 from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import counted
@@ -61,10 +62,7 @@ def explain(
         raise typer.BadParameter("--out is missing; expected the name of a page, e.g. why.html, or --json")
     console = Console(quiet or (json_wanted and quiet_for_data()))
     if out is not None:
-        if out.suffix.lower() not in (".html", ".htm"):
-            raise typer.BadParameter(f"--out is {out}; expected a name that ends in .html")
-        check_writable(out)
-        hold_file(context, out, console)
+        check_page(context, out, console)
         check_free(out, overwrite)
     classifier = load_model(model, device, network)
     wanted = None if classes is None else _listed(classes, classifier)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -25,6 +25,7 @@ from ddsfl.model.presets import PRESETS
 from ddsfl.model.settings import Settings
 from ddsfl.report.checklist import check_briefly
 from ddsfl.report.console import Console
+from ddsfl.report.findings import Finding
 
 
 def changed_settings(name: str, changes: list[str] | None, balanced: bool = False) -> Settings:
@@ -78,32 +79,34 @@ def _check_usable(device: str) -> None:
         raise ValueError(str(error).replace(f"device={device!r}", f"--device {device}")) from error
 
 
-def check_writable(out: Path) -> None:
+def check_writable(out: Path, option: str = "--out") -> None:
     """Raise an error if file ``out`` cannot be written: before hours of work rather than after them."""
     if os.path.isdir(out):
-        raise typer.BadParameter(f"--out {out} is a folder; expected a file name")
+        raise typer.BadParameter(f"{option} {out} is a folder; expected a file name")
     if os.path.exists(out) and not os.path.isfile(out):
-        raise typer.BadParameter(f"--out {out} is a device or pipe; expected a file name")
-    _try_to_write(part_of(out), out)
+        raise typer.BadParameter(f"{option} {out} is a device or pipe; expected a file name")
+    _try_to_write(part_of(out), out, option)
     out.parent.mkdir(parents=True, exist_ok=True)
 
 
 def check_folder(out: Path) -> None:
     """Raise an error if folder ``out`` cannot be made or written to."""
-    _try_to_write(part_of(out / "results"), out)
+    _try_to_write(part_of(out / "results"), out, "--out")
 
 
-def _try_to_write(probe: Path, out: Path) -> None:
+def _try_to_write(probe: Path, out: Path, option: str) -> None:
     """Write an empty file and remove it again, with the folders that had to be made for it."""
     made = [folder for folder in probe.parents if not os.path.exists(folder)]  # innermost first
     for folder in probe.parents:
         if os.path.isfile(folder):
-            raise typer.BadParameter(f"--out {out} cannot be written: {folder} is a file, not a folder")
+            raise typer.BadParameter(f"{option} {out} cannot be written: {folder} is a file, not a folder")
     try:
         despite_removal(lambda: _touch_and_remove(probe))
     except OSError as error:
         reason = why_not(error)
-        raise typer.BadParameter(f"--out {out} cannot be written: {reason}; expected another name") from error
+        raise typer.BadParameter(
+            f"{option} {out} cannot be written: {reason}; expected another name"
+        ) from error
     finally:
         for folder in made:
             with contextlib.suppress(OSError):
@@ -152,6 +155,22 @@ def read_set(
     Returns all images, and the labels of the readable ones by index. Labels that have become too rare are
     left out. ``split`` is an official split, whose two sides should not share images.
     """
+    checked = read_checked_set(image_set, settings, strict, console, split)
+    return checked.images, checked.label_of
+
+
+class CheckedSet(NamedTuple):
+    """A set that was read: all images, the labels of those that can be used, and what the check found."""
+
+    images: ImageList
+    label_of: dict[int, Label]
+    findings: list[Finding]
+
+
+def read_checked_set(
+    image_set: ImageSet, settings: Settings, strict: bool, console: Console, split: Split | None = None
+) -> CheckedSet:
+    """Do what `read_set` does, and return what the check found, too."""
     images = settings.image_list(image_set.paths)
     console.begin("read images")
     problems = images.read_all(console.progress, glance=True)
@@ -169,7 +188,7 @@ def read_set(
     place = {path: index for index, path in enumerate(image_set.paths)}
     console.say(f"{len(kept)} images of {len(kept.classes)} classes")
     labels: Sequence[Label] = kept.labels
-    return images, {place[path]: label for path, label in zip(kept.paths, labels)}
+    return CheckedSet(images, {place[path]: label for path, label in zip(kept.paths, labels)}, findings)
 
 
 def read_images(

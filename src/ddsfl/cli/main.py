@@ -37,6 +37,7 @@ COMMANDS = {
     "explain": Entry("explain:explain", "Show why images got their labels."),
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),
     "encode": Entry("encode:encode", "Compute the vectors of images and write them to a file."),
+    "report": Entry("report:report", "Write one page on a model and its mistakes."),
     "inspect": Entry("inspect:inspect", "Describe a model and draw what it learned."),
     "search": Entry("search:search", "Choose settings by cross-validation on training images."),
     "reproduce": Entry(

@@ -43,6 +43,12 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with an error if an image cannot be used.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is at --out.")]
+ReportPage = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="PAGE", help="Also write a page on the model and its mistakes, e.g. report.html."
+    ),
+]
 Raw = Annotated[
     bool,
     typer.Option("--raw", help="CSV: no apostrophe before cells that a spreadsheet would run (=, +, -, @)."),

@@ -11,9 +11,10 @@ from typing import Any
 import typer
 
 from ddsfl.compute.device import drawn_seed
-from ddsfl.compute.files import check_regular
+from ddsfl.compute.files import check_regular, regular_only
 from ddsfl.compute.locks import InUse, held, lock_of_file, lock_of_folder
 from ddsfl.compute.parts import remove_left_parts
+from ddsfl.compute.words import why_not
 from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
@@ -24,6 +25,8 @@ from ddsfl.model.settings import Settings
 from ddsfl.report.console import Console
 
 _ADVICE = "Use --overwrite to replace it, or choose another --out."
+#: What each page of ours says in its head.
+PAGE_MARK = b'<meta name="generator" content="ddsfl'
 
 
 def hold_file(context: typer.Context, out: Path, console: Console) -> None:
@@ -63,6 +66,19 @@ def check_free(out: Path, overwrite: bool) -> None:
             check_regular(out, os.stat(out).st_mode)
         except OSError as error:
             raise ValueError(f"{out} cannot be replaced: {error.strerror}.") from error
+
+
+def check_free_page(page: Path, option: str) -> None:
+    """Raise ValueError if something other than a page of ours is at ``page``: reports are simply renewed."""
+    if not os.path.lexists(page):
+        return
+    try:
+        with open(page, "rb", opener=regular_only) as stream:
+            ours = PAGE_MARK in stream.read(2**12)
+    except OSError as error:
+        raise ValueError(f"{option} {page} cannot be replaced: {why_not(error)}.") from error
+    if not ours:
+        raise ValueError(f"{option} {page} exists and is not a page of ddsfl; choose another name.")
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,18 @@ from ddsfl.experiments.drawing import (
 from ddsfl.experiments.filters import FIGURE, draw_side_by_side, learn_filters
 from ddsfl.experiments.grid import Grid, pixels_of, readable_split, run_grid
 from ddsfl.experiments.methods import method
-from ddsfl.experiments.page import complement_parts, write_report
+from ddsfl.experiments.page import complement_parts, write_results
 from ddsfl.experiments.results import datasets_with_cells, prescribed_splits, read_cells
 from ddsfl.experiments.tables import NETWORKS, TABLES, TableOfRows, table
 from ddsfl.report.console import Console, show
 
 #: What `ddsfl reproduce` can draw: tables, pictures of filters, and the results page.
-ALL = (*TABLES, "filters", "report")
+NAMES = (*TABLES, "filters", "all")
 
 
 def reproduce(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(ALL)}.")],
+    name: Annotated[str, typer.Argument(metavar="TABLE", help=f"One of {', '.join(NAMES)}.")],
     data: Annotated[Path | None, typer.Option(help="Folder of the data set; computes missing cells.")] = None,
     dataset: Annotated[
         list[str] | None, typer.Option(help="Data set (repeatable); by default all that have cells.")
@@ -57,21 +57,21 @@ def reproduce(
     """Print a table of the paper next to our results, or draw a figure.
 
     The numbers come from stored cells. With --data, missing cells are computed first; rerun the same command
-    to resume after an interruption. TABLE "report" writes all tables that have cells into results.md.
+    to resume after an interruption. TABLE "all" writes all tables that have cells into results.md.
     """
     console = Console(quiet, resumes=data is not None)
-    if name not in ALL:
-        raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(ALL)}")
-    if name in ("filters", "report") and out is None:
+    if name not in NAMES:
+        raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(NAMES)}")
+    if name in ("filters", "all") and out is None:
         raise typer.BadParameter(f"{name} needs --out")
     if out is not None:
         check_folder(out)
         hold_folder(context, out, console, only=name)
     networks = network_files(network)
     known = [*NETWORKS, *(key for key in networks if key not in NETWORKS)]
-    if name == "report":
+    if name == "all":
         assert out is not None
-        _say_files(write_report(cells, out, known), console)
+        _say_files(write_results(cells, out, known), console)
         return
     rows = TableOfRows(name, "", ()) if name == "filters" else table(name, known)
     grid = None

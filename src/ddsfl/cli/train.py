@@ -7,12 +7,38 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import changed_settings, check_device, check_folder, check_writable, read_set
-from ddsfl.cli.options import Balanced, Changes, Device, ImageSetPath, Overwrite, Preset, Quiet, Seed, Strict
-from ddsfl.cli.outputs import EarlierModel, check_free, hold_file
+from ddsfl.cli.inputs import (
+    changed_settings,
+    check_device,
+    check_folder,
+    check_writable,
+    load_model,
+    read_checked_set,
+)
+from ddsfl.cli.options import (
+    Balanced,
+    Changes,
+    Device,
+    ImageSetPath,
+    Overwrite,
+    Preset,
+    Quiet,
+    ReportPage,
+    Seed,
+    Strict,
+)
+from ddsfl.cli.outputs import EarlierModel, check_free, check_free_page, hold_file
+from ddsfl.cli.pages import check_page, write_page
 from ddsfl.compute.stages import remove_stages
+from ddsfl.experiments.reporting.album import names_in
+from ddsfl.experiments.reporting.asked import held_out_cell
+from ddsfl.experiments.reporting.build import report_of_model
+from ddsfl.experiments.reporting.facts import found_part
+from ddsfl.experiments.reporting.pictures import Album
 from ddsfl.images.folders import ImageSet
+from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.report.checklist import common_folder
 from ddsfl.report.console import Console
 
 
@@ -33,6 +59,7 @@ def train(
             "the model file can look at them.",
         ),
     ] = False,
+    report: ReportPage = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -47,6 +74,9 @@ def train(
     check_device(device, console)
     check_writable(out)
     hold_file(context, out, console)
+    if report is not None:
+        check_page(context, report, console, "--report")
+        check_free_page(report, "--report")
     checkpoints = out.with_name(out.name + ".stages")
     check_folder(checkpoints)
     earlier = None if overwrite else EarlierModel.find(out)
@@ -54,12 +84,33 @@ def train(
         check_free(out, overwrite)
     else:
         earlier.check_settings(settings, seed, keep_patches)
-    decoded, label_of = read_set(ImageSet.find(images), settings, strict, console)
+    image_set = ImageSet.find(images)
+    decoded, label_of, findings = read_checked_set(image_set, settings, strict, console)
     training, labels = decoded.subset(label_of), list(label_of.values())
+
+    def write_report(model: SceneClassifier) -> None:
+        if report is None:
+            return
+        paths = [image_set.paths[number] for number in label_of]
+        names = names_in(images, paths)
+        page = report_of_model(
+            out.stem,
+            model,
+            held_out_cell(model, names),
+            Album(dict(zip(names, paths)), lambda split: model),
+            console,
+            found=found_part(findings, common_folder(image_set.paths)),
+            training=(training, Labels.read(labels)),
+        )
+        check_free_page(report, "--report")
+        write_page(page, report, console)
+
     if earlier is not None:
         earlier.check_images(training, labels)
         remove_stages(checkpoints)
         console.say(f"{out}: already trained with these images and settings")
+        if report is not None:
+            write_report(load_model(out, device, None))
         return
     model = SceneClassifier(settings, device=device, random_state=seed)
     model.fit(
@@ -77,3 +128,4 @@ def train(
     model.save(out)
     remove_stages(checkpoints)
     console.say(f"{out}: {len(model.classes_)} classes, {sum(model.run_.seconds.values()):.0f} s")
+    write_report(model)

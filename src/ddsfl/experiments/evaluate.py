@@ -58,6 +58,7 @@ class Evaluation:
     uses : how many methods still need each of these vectors.
     truth : for PASCAL VOC, which images are difficult for which class.
     names : name of each image; if given, cells have one row per test image (`image_rows`).
+    keep_models : whether the model of each split is kept next to its cell.
 
     Examples
     --------
@@ -78,6 +79,7 @@ class Evaluation:
     uses: Counter[str] = field(default_factory=Counter)
     truth: VocTruth | None = None
     names: Sequence[str] | None = None
+    keep_models: bool = False
 
     def cell_path(self, split: str) -> Path | None:
         """Return the path of the cell of a split; None if cells are not stored."""
@@ -180,6 +182,8 @@ def evaluate_split(
         names, true = ([of[index] for index in split.test] for of in (evaluation.names, labels))
         cell["classes"] = [str(name) for name in model.classes_]
         cell["images"] = image_rows(model, names, true, scores)
+    if path is not None and evaluation.keep_models:
+        cell["model"] = model.save(path.with_suffix(".safetensors"))
     if path is not None and own_stages is not None:
         write_cell(path, cell)
         remove_stages(own_stages)

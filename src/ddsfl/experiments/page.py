@@ -12,8 +12,8 @@ from ddsfl.experiments.results import datasets_with_cells, read_cells
 from ddsfl.experiments.tables import BANK_SIZES, NETWORKS, TABLES, TableOfRows, bank_method, table
 
 #: Text between these lines is regenerated; the rest of the page is kept.
-START = "<!-- from here to the end mark: written by `ddsfl reproduce report`, do not edit -->"
-END = "<!-- end of what `ddsfl reproduce report` writes -->"
+START = "<!-- from here to the end mark: written by `ddsfl reproduce all`, do not edit -->"
+END = "<!-- end of what `ddsfl reproduce all` writes -->"
 
 LEGEND = """\
 # Tables
@@ -38,7 +38,7 @@ NOT_REPRODUCED = """\
 """
 
 
-def write_report(cells: Path, out: Path, networks: Sequence[str] = NETWORKS) -> list[Path]:
+def write_results(cells: Path, out: Path, networks: Sequence[str] = NETWORKS) -> list[Path]:
     """Write ``results.md`` and its pictures into ``out`` from all cells; return their paths.
 
     Text outside the markers of an existing ``results.md`` is kept.

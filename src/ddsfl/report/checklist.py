@@ -25,13 +25,13 @@ _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "yellow", "note"
 
 def findings_table(findings: Sequence[Finding], paths: Sequence[Path]) -> Table:
     """Return a table of all findings, with examples named relative to the folder of ``paths``."""
-    root = _common_folder(paths)
+    root = common_folder(paths)
     table = Table(
         "", "count", Column("what", ratio=2), Column("examples", ratio=3, overflow="fold"), show_lines=True
     )
     for finding in findings:
         # A name is often longer than the column: the mark shows where the next example begins.
-        examples = [f"- {_words(item, root)}" for item in finding.items[:EXAMPLES]]
+        examples = [f"- {item_words(item, root)}" for item in finding.items[:EXAMPLES]]
         left = len(finding.items) - EXAMPLES
         examples += [f"and {left} more"] if left > 0 else []
         severity = Text(finding.severity, _STYLES[finding.severity])
@@ -48,10 +48,10 @@ def check_briefly(
 ) -> list[Finding]:
     """Check a set (see `Subject`) and print one line per kind; notes only unless quiet."""
     findings = check_images(Subject(image_set, images, sides=sides))
-    root = _common_folder(image_set.paths)
+    root = common_folder(image_set.paths)
     shown = findings if len(findings) <= LINES else findings[: LINES - 1]
     for finding in shown:
-        example = _words(finding.items[0], root)
+        example = item_words(finding.items[0], root)
         left = len(finding.items) - 1
         more = f" and {left} more" if left else ""
         line = f"{finding.severity}: {finding.title} ({finding.count}): {example}{more}. {finding.advice}"
@@ -64,7 +64,7 @@ def check_briefly(
     return findings
 
 
-def _common_folder(paths: Sequence[Path]) -> str:
+def common_folder(paths: Sequence[Path]) -> str:
     """Return the folder that all paths share, with a separator at its end; nothing if they share none."""
     try:
         return os.path.join(os.path.commonpath(paths), "")
@@ -72,7 +72,7 @@ def _common_folder(paths: Sequence[Path]) -> str:
         return ""
 
 
-def _words(item: Item, root: str) -> str:
+def item_words(item: Item, root: str) -> str:
     """Return an item in one line."""
     files = [file.removeprefix(root) for file in item.files]
     if len(files) > EXAMPLES:
