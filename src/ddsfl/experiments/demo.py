@@ -10,11 +10,16 @@ from rich.table import Table
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.cells import score_predictions
+from ddsfl.experiments.reporting.asked import asked_cell
+from ddsfl.experiments.reporting.build import report_of_model
+from ddsfl.experiments.reporting.pictures import Album
+from ddsfl.images.labels import Labels
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import preset
 from ddsfl.report.console import Console, show, show_line
 from ddsfl.report.explanation import explanations, for_page, word_nouns
+from ddsfl.report.pages.report import report_page
 from ddsfl.report.pages.why import why_page
 from ddsfl.report.pictures import draw_model
 from ddsfl.report.plots import draw_confusion
@@ -96,7 +101,7 @@ def explain_some(
         if some
     )
     shown = list(dict.fromkeys(spread))  # there may be fewer
-    names = [f"test image {number}, drawn as {labels[number]}" for number in shown]
+    names = [_name(number, labels) for number in shown]
     listed = model.settings_.image_list([images[number] for number in shown])
     console.begin("explain")
     found = explanations(model, listed, names, progress=console.progress)
@@ -104,6 +109,29 @@ def explain_some(
     page = why_page([for_page(one, images[number], nouns) for number, one in zip(shown, found)])
     console.close()
     return page
+
+
+def _name(number: int, labels: Sequence[str]) -> str:
+    """Return what a test image is called."""
+    return f"test image {number}, drawn as {labels[number]}"
+
+
+def report_scenes(model: SceneClassifier, seed: int, console: Console | None = None) -> str:
+    """Return a page on the model and its mistakes on the test images of the scenes of ``seed``."""
+    console = console or Console.silent()
+    train_images, train_labels, images, labels = demo_scenes(seed)
+    names = [_name(number, labels) for number in range(len(labels))]
+    image_list = model.settings_.image_list
+    return report_page(
+        report_of_model(
+            "Drawn scenes, DDSFL",
+            model,
+            asked_cell(model, image_list(images), dict(enumerate(labels)), names, console),
+            Album(dict(zip(names, images)), lambda split: model),
+            console,
+            training=(image_list(train_images), Labels.read(train_labels)),
+        )
+    )
 
 
 def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
@@ -121,6 +149,10 @@ def run_demo(out: Path, *, seed: int, device: str, console: Console) -> None:
     show(table)
     page = out / "why.html"
     write_whole(page, explain_some(model, predicted, seed, console).encode())
-    for file in [out / "scenes.safetensors", *files, confusion, page]:
+    report = out / "report.html"
+    write_whole(report, report_scenes(model, seed, console).encode())
+    for file in [out / "scenes.safetensors", *files, confusion, page, report]:
         show_line(file)
-    show_line(f"Open {page} in a browser to see why images got their labels.")
+    show_line(
+        f"Open {page} in a browser to see why images got their labels, and {report} to see which are wrong."
+    )

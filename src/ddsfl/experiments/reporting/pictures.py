@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ddsfl.compute.words import counted
 from ddsfl.explain.evidence import Evidence
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.unreadable import UnreadableImage
@@ -134,23 +135,24 @@ def _explained(
 def _told(shown: Sequence[Mistake], chosen: Sequence[int], changed: int) -> tuple[str, ...]:
     told = []
     pictured = sum(mistake.picture is not None for mistake in shown)
-    mapped = sum(mistake.heat is not None for mistake in shown)
+    unmapped = sum(mistake.picture is not None and mistake.heat is None for mistake in shown)
     if pictured and len(chosen) < len(shown):
         told.append(
-            f"{pictured} of {len(shown)} wrong answers have a picture: the most confident ones of each "
-            "class. The others are listed by name."
+            f"{pictured} of {counted(len(shown), 'wrong answer')} have a picture: the most confident ones of "
+            "each class. The others are listed by name."
         )
     missing = len(chosen) - pictured
     if pictured and missing:
-        told.append(f"{missing} images were not found or cannot be read now.")
-    if pictured and mapped < pictured:
+        told.append(f"{counted(missing, 'image was', 'images were')} not found or cannot be read now.")
+    if unmapped:
         told.append(
-            f"{pictured - mapped} pictures have no map, because the model of their split was not kept."
+            f"{counted(unmapped, 'picture has', 'pictures have')} no map: the model of the split was not kept, "
+            "or had no such class."
         )
     if changed:
         told.append(
-            f"The model now gives {changed} of these images another probability than in the test: they "
-            "have changed, or the numbers were computed on another kind of device."
+            f"The model now gives {counted(changed, 'image')} another probability than in the test: the images "
+            "have changed, or the test ran on another kind of device."
         )
     return tuple(told)
 
