@@ -146,12 +146,12 @@ def _told(shown: Sequence[Mistake], chosen: Sequence[int], changed: int) -> tupl
         told.append(f"{counted(missing, 'image was', 'images were')} not found or cannot be read now.")
     if unmapped:
         told.append(
-            f"{counted(unmapped, 'picture has', 'pictures have')} no map: the model of the split was not kept, "
-            "or had no such class."
+            f"{counted(unmapped, 'picture has', 'pictures have')} no map: the model of the split was not "
+            "kept, or had no such class."
         )
     if changed:
         told.append(
-            f"The model now gives {counted(changed, 'image')} another probability than in the test: the images "
+            f"The model now gives {counted(changed, 'image')} another probability than in the test: they "
             "have changed, or the test ran on another kind of device."
         )
     return tuple(told)
