@@ -22,7 +22,6 @@ from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import as_numpy, resolve_device, rows_within, slices
 from ddsfl.images.labels import Labels
 
-
 #: Gram matrices of all blocks are kept up to this size together; beyond it, each is computed again.
 GRAMS_BYTES = 2**30
 

@@ -60,7 +60,7 @@ class Validation:
 
     @classmethod
     def of(cls, problems: OneVsRest, choice: Choice) -> Self | None:
-        """Return what the choice of C found out; None if no class has an image, so that nothing was scored."""
+        """Return what the choice of C found out; None if no class has an image, which gives no score."""
         if not np.isfinite(choice.score):
             return None
         found = cls(problems.single, float(choice.score), choice.folds.astype(np.int64))

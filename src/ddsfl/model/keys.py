@@ -26,8 +26,9 @@ class StageKeys:
 
     Layers depend on the layers below, the labels and the seed; words on their source and coding; vectors
     on their block; the weights of blocks, the classifier and its validation on everything, and only they on
-    the weights of the images. All depend on the images, on the versions of ddsfl and torch, and on whether a GPU computes:
-    what another one has stored may differ in its last digits, and a model is made in one place.
+    the weights of the images. All depend on the images, on the versions of ddsfl and torch, and on whether
+    a GPU computes: what another one has stored may differ in its last digits, and a model is made in one
+    place.
     """
 
     def __init__(
