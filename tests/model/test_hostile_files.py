@@ -166,6 +166,7 @@ ALL_TENSORS = [
     "block.layer1.words",
     *(f"block.sift.{part}" for part in ("mean", "axes", "weights", "means", "variances")),
     *(f"classifier.{part}" for part in ("coef", "intercept", "classes", "single_label", "C", "cv_scores")),
+    *(f"validation.{part}" for part in ("score", "folds", "decisions", "membership")),
     *("classifier.slopes", "classifier.offsets", "novelty.middle", "novelty.weights"),
     *(
         f"novelty.{kind}.{part}"
@@ -209,6 +210,32 @@ def test_each_tensor_has_its_type_shape_and_finite_values(refused, parts, name):
 )
 def test_numbers_that_no_training_writes(refused, parts, name, change):
     assert name in refused(lambda tensors, _: tensors.update({name: change(parts[0][name]).copy()}))
+
+
+def test_answers_held_out_are_those_of_all_training_images(refused, parts):
+    """Each array may be right in itself; together they must be of the images that the header counts."""
+    held_out = [name for name in parts[0] if name.startswith("validation.")]
+    per_image = [name for name in held_out if name.rpartition(".")[2] not in ("score", "without")]
+    assert sorted(per_image) == [f"validation.{name}" for name in ("decisions", "folds", "membership")]
+    shorter = {name: parts[0][name][:-1] for name in per_image}
+    assert "was validated on 11 images; expected 12" in refused(lambda tensors, _: tensors.update(shorter))
+    undecided = {"validation.undecided": np.zeros((12, 2), bool)}
+    assert "undecided' has shape (12, 2)" in refused(lambda tensors, _: tensors.update(undecided))
+    for wrong in ({"validation.score": np.array(1.5)}, {"validation.without": np.full(3, -0.1)}):
+        assert next(iter(wrong)) in refused(lambda tensors, _, wrong=wrong: tensors.update(wrong))
+    assert "'validation.without' has shape (2,)" in refused(
+        lambda tensors, _: tensors.update({"validation.without": np.ones(2)})
+    )
+
+
+def test_a_model_of_an_older_ddsfl_has_no_validation(parts, tmp_path):
+    older = {name: array for name, array in parts[0].items() if not name.startswith("validation.")}
+    write_model(tmp_path / "m", older, parts[1])
+    model = SceneClassifier.load(tmp_path / "m", device="cpu")
+    assert model.validation_ is None
+    assert describe_model(model)
+    model.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
 def test_unknown_tensors(refused):

@@ -28,8 +28,8 @@ def stored(tmp_path_factory):
 
 def test_it_resumes_after_an_interruption_at_every_stage(fused, tmp_path):
     names = list(fused.run_.seconds)
-    assert names[-3:] == ["weights", "classifier", "novelty"]
-    stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", *names[-3:]]
+    assert names[-4:] == ["weights", "classifier", "without", "novelty"]
+    stops = ["centrist.source", "corners.words", "layer1.vectors1", "edges.vectors1", *names[-4:]]
     folder = tmp_path / "stages"
     expected = fused.decision_function(IMAGES)
     for last, stop_at in zip([names[0], *stops], stops):  # each resumes where the previous one stopped
@@ -43,6 +43,8 @@ def test_it_resumes_after_an_interruption_at_every_stage(fused, tmp_path):
             model_of(FUSED).fit(IMAGES, LABELS, checkpoints=folder, report=interrupt)
     resumed = model_of(FUSED).fit(IMAGES, LABELS, checkpoints=folder)
     np.testing.assert_array_equal(resumed.decision_function(IMAGES), expected)
+    for name, array in fused.validation_.state().items():
+        np.testing.assert_array_equal(resumed.validation_.state()[name], array)
 
 
 def fit_in(changes, folder, **options):
@@ -56,7 +58,7 @@ def test_other_settings_share_what_they_have_in_common(fused, tmp_path):
     fit_in(FUSED, tmp_path)
     fewer = {**FUSED, "blocks": [MANY[3], {**MANY[0], "weight": 2.0}]}  # another order and another weight
     shared, reused = fit_in(fewer, tmp_path)
-    assert [name for name, was in reused.items() if not was] == ["weights", "classifier"]
+    assert [name for name, was in reused.items() if not was] == ["weights", "classifier", "without"]
     alone = model_of(fewer).fit(IMAGES, LABELS)
     np.testing.assert_array_equal(shared.decision_function(IMAGES), alone.decision_function(IMAGES))
     again, reused = fit_in(FUSED, tmp_path)  # the first one's stages are still there
@@ -82,7 +84,7 @@ def test_a_change_repeats_only_the_stages_that_depend_on_it(changes, lost, tmp_p
     shutil.copytree(stored, tmp_path / "stages")
     expected = model_of({**TINY, **changes}).fit(IMAGES, LABELS)
     other, reused = fit_in({**TINY, **changes}, tmp_path / "stages")
-    repeated = {name for name, was in reused.items() if not was} - {"classifier"}
+    repeated = {name for name, was in reused.items() if not was} - {"classifier", "without"}
     layers = {part for part in lost if "." not in part}
     assert repeated == {name for name in reused if name.partition(".")[0] in layers} | (lost - layers)
     assert layers <= {name.partition(".")[0] for name in repeated}

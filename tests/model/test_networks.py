@@ -39,7 +39,7 @@ def test_vectors_of_a_network_are_joined_with_the_others(network, tmp_path, monk
     model = model_of(changes)
     model.fit(IMAGES, LABELS, checkpoints=tmp_path / "stages", report=stages.__setitem__)
     assert list(stages) == [
-        "edges.words", "net.vectors1", "edges.vectors1", "weights", "classifier", "novelty",
+        "edges.words", "net.vectors1", "edges.vectors1", "weights", "classifier", "without", "novelty",
     ]  # fmt: skip
     raw = np.sqrt(OnnxFeatures(network, device="cpu").vectors(IMAGES))
     expected = model.weights_[1] * raw / np.linalg.norm(raw, axis=1, keepdims=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
-from ddsfl.compute.device import as_numpy
+from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.images.labels import Labels
 
@@ -142,6 +142,15 @@ def predicted_classes(decisions: Tensor) -> np.ndarray[Any, Any]:
     return as_numpy(decisions.argmax(dim=1))
 
 
+def scores_by_class(decisions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return decision values (n, C) with one column per class, even for two classes.
+
+    >>> scores_by_class(np.array([0.5]))
+    array([[-0.5,  0.5]])
+    """
+    return np.stack([-decisions, decisions], axis=1) if decisions.ndim == 1 else decisions
+
+
 def stratified_folds(
     membership: np.ndarray[Any, Any], n_folds: int, generator: torch.Generator
 ) -> np.ndarray[Any, Any]:
@@ -168,6 +177,19 @@ def stratified_folds(
     unlabelled = shuffled[folds[shuffled] < 0]
     folds[unlabelled] = np.arange(len(unlabelled)) % n_folds
     return folds
+
+
+def folds_for(
+    problems: OneVsRest, cv: int, random_state: int | np.random.RandomState | None
+) -> np.ndarray[Any, Any] | None:
+    """Return the fold (N,) of each image: ``cv`` folds, or as many as the smallest class has images.
+
+    None if these are fewer than two.
+    """
+    n_folds = min(cv, problems.smallest_class)
+    if n_folds < 2:
+        return None
+    return stratified_folds(problems.membership, n_folds, make_generator(random_state))
 
 
 @dataclass(frozen=True)
@@ -198,6 +220,10 @@ class Choice(NamedTuple):
     """Score of each C, in the given order."""
     decisions: Tensor
     """(N, T) decision values of each image from the SVMs fitted without its fold, at the best C."""
+    score: float
+    """The score of these."""
+    folds: np.ndarray[Any, Any]
+    """(N,) the fold of each image."""
 
 
 def choose_C(
@@ -213,7 +239,7 @@ def choose_C(
     held_out = [torch.from_numpy(folds == fold).to(targets.device) for fold in np.unique(folds)]
     starts: list[Tensor | None] = [None] * len(held_out)
     scores = dict.fromkeys(Cs, -np.inf)
-    best = Choice(min(Cs), np.empty(0), targets)
+    best = Choice(min(Cs), np.empty(0), targets, -np.inf, folds)
     for C in sorted(scores):  # ascending: each C starts from the solution of the previous one
         decisions = torch.empty_like(targets)
         for fold, held in enumerate(held_out):
@@ -222,5 +248,5 @@ def choose_C(
             decisions[held] = outputs[held]
         scores[C] = problems.score(decisions)
         if scores[C] > scores[best.C] or best.C == C:
-            best = Choice(C, np.empty(0), decisions)
+            best = Choice(C, np.empty(0), decisions, scores[C], folds)
     return best._replace(scores=np.array([scores[C] for C in Cs]))

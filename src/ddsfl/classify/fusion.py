@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,15 @@ from ddsfl.classify.crossval import (
     OneVsRest,
     TrainingRows,
     choose_C,
-    stratified_folds,
+    folds_for,
 )
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.pyramid import l2_normalise
-from ddsfl.compute.device import as_numpy, make_generator, resolve_device, rows_within, slices
+from ddsfl.compute.device import as_numpy, resolve_device, rows_within, slices
 from ddsfl.images.labels import Labels
+
+#: Gram matrices of all blocks are kept up to this size together; beyond it, each is computed again.
+GRAMS_BYTES = 2**30
 
 
 def join_blocks(
@@ -60,6 +63,39 @@ def gram_of(rows: Tensor, device: str | torch.device | None = None) -> Tensor:
         part = rows[:, columns].to(where)
         gram.addmm_(part, part.T)
     return gram
+
+
+class BlockGrams(Sequence[Tensor]):
+    """The Gram matrices (N, N) of blocks, each computed when it is asked for first.
+
+    They are kept, unless they need more than ``GRAMS_BYTES`` together: then each is computed whenever it is
+    asked for. ``keep=True`` keeps them in any case, for those who ask often.
+
+    >>> grams = BlockGrams([torch.eye(2), torch.ones(2, 1)])
+    >>> grams[1]
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
+
+    def __init__(
+        self, blocks: Sequence[Tensor], device: str | torch.device | None = None, keep: bool = False
+    ) -> None:
+        self.blocks, self.device = blocks, device
+        needed = sum(len(block) ** 2 * block.element_size() for block in blocks)
+        self.keep = keep or needed <= GRAMS_BYTES
+        self._kept: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the Gram matrix of one block."""
+        if index in self._kept:
+            return self._kept[index]
+        gram = gram_of(self.blocks[index], self.device)
+        if self.keep:
+            self._kept[index] = gram
+        return gram
 
 
 def fit_blocks(
@@ -103,6 +139,66 @@ def fit_blocks(
     classifier.coef_ = np.concatenate(parts, axis=1)
     classifier.n_features_in_ = width
     return classifier
+
+
+def without_blocks(
+    classifier: LinearClassifier,
+    blocks: Sequence[Tensor],
+    y: ArrayLike | Tensor | Labels,
+    weights: Sequence[float],
+    grams: Sequence[Tensor] | None = None,
+) -> np.ndarray[Any, Any]:
+    """Return the score (B,) of cross-validation without each block: what is lost is what only it adds.
+
+    C, the folds and the weights of the other blocks are those of the fit, so the scores compare with
+    ``classifier.validation_.score``.
+
+    Parameters
+    ----------
+    classifier : fitted by `fit_blocks` on the same blocks, with cross-validation.
+    blocks, y, weights, grams : as for `fit_blocks`; at least two blocks.
+
+    Examples
+    --------
+    >>> blocks = [torch.tensor([[1.0], [1.0], [-1.0], [-1.0]]), torch.ones(4, 1)]
+    >>> machine = fit_blocks(LinearClassifier(device="cpu", random_state=0), blocks, [0, 0, 1, 1], [1, 1])
+    >>> machine.validation_.score, without_blocks(machine, blocks, [0, 0, 1, 1], [1, 1]).tolist()
+    (1.0, [0.5, 1.0])
+    """
+    if len(blocks) < 2 or classifier.validation_ is None:
+        raise ValueError(f"{len(blocks)} blocks without cross-validation; expected at least 2, with it.")
+    problems, folds = OneVsRest.of(y), classifier.validation_.folds
+    scores = [
+        choose_C(rows, problems, (classifier.C_,), folds, classifier.class_weight).score
+        for rows in _rows_without(blocks, weights, resolve_device(classifier.device), grams)
+    ]
+    return np.array(scores)
+
+
+def _rows_without(
+    blocks: Sequence[Tensor],
+    weights: Sequence[float],
+    device: torch.device,
+    grams: Sequence[Tensor] | None,
+) -> Iterator[TrainingRows]:
+    """Yield the input of the SVMs without each block, in the form in which `fit_blocks` uses all of them."""
+    if len(blocks[0]) > sum(block.shape[1] for block in blocks):
+        for left in range(len(blocks)):
+            others = [
+                weight * block.to(device)
+                for index, (block, weight) in enumerate(zip(blocks, weights))
+                if index != left
+            ]
+            yield TrainingRows(torch.cat(others, dim=1), is_gram=False)
+        return
+    grams = BlockGrams(blocks, device) if grams is None else grams
+    # In double precision nothing is lost by taking a block away again, however heavy it is.
+    joint = torch.zeros(len(blocks[0]), len(blocks[0]), device=device, dtype=torch.float64)
+    for index, weight in enumerate(weights):
+        joint.add_(grams[index], alpha=weight**2)
+    for index, weight in enumerate(weights):
+        rest = joint.sub(grams[index], alpha=weight**2)
+        yield TrainingRows(rest.to(blocks[0].dtype), is_gram=True)
 
 
 class WeightChoice(NamedTuple):
@@ -159,10 +255,9 @@ def choose_weights(
     weights = tuple(1.0 if weight is None else float(weight) for weight in given)
     problems = OneVsRest.of(y)
     table: list[tuple[tuple[float, ...], float, float]] = []
-    n_folds = min(cv, problems.smallest_class)
-    if n_folds < 2 or not chosen:
+    folds = folds_for(problems, cv, random_state) if chosen else None
+    if folds is None:
         return WeightChoice(weights, table)
-    folds = stratified_folds(problems.membership, n_folds, make_generator(random_state))
     scores: dict[tuple[float, ...], float] = {}
 
     def score(candidate: tuple[float, ...]) -> float:

@@ -22,10 +22,11 @@ from ddsfl.classify.crossval import (
     OneVsRest,
     TrainingRows,
     choose_C,
+    folds_for,
     predicted_classes,
-    stratified_folds,
 )
-from ddsfl.compute.device import as_numpy, as_tensor, make_generator, resolve_device
+from ddsfl.classify.validation import Validation
+from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
 from ddsfl.compute.rules import FLAG, NOTHING, Rule, choice, either, real, rules, several, whole
@@ -45,15 +46,6 @@ def _are_weights(value: Any) -> bool:
 #: What costs, and weights of classes, may be.
 COST = real(above=0, most=1e12)
 WEIGHTS = Rule("a weight from 0 to 1e9 for each label", _are_weights)
-
-
-def scores_by_class(decisions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return decision values (n, C) with one column per class, even for two classes.
-
-    >>> scores_by_class(np.array([0.5]))
-    array([[-0.5,  0.5]])
-    """
-    return np.stack([-decisions, decisions], axis=1) if decisions.ndim == 1 else decisions
 
 
 def _calibrates(classifier: LinearClassifier) -> bool:
@@ -90,6 +82,8 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
     coef_ : (T, P) weights, T = 1 for two classes.
     intercept_ : (T,) biases.
     slopes_, offsets_ : (T,) the calibration, if requested.
+    validation_ : what cross-validation found out, with the decision values of each image from SVMs fitted
+        without it; None without cross-validation. `state` does not contain it.
 
     Examples
     --------
@@ -112,6 +106,7 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
 
     n_features_in_: int
     coef_: np.ndarray[Any, Any]
+    validation_: Validation | None
 
     def __init__(
         self,
@@ -185,7 +180,7 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         self.cv_scores_ = tensors.real("cv_scores", len(self.Cs)) if "cv_scores" in state else None
         if self.calibrate:
             self.slopes_, self.offsets_ = (tensors.real(name, n_rows) for name in ("slopes", "offsets"))
-        self.n_features_in_ = self.coef_.shape[1]
+        self.n_features_in_, self.validation_ = self.coef_.shape[1], None
         return self
 
     def decision_function(self, X: ArrayLike | Tensor) -> Any:
@@ -245,8 +240,9 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         self.classes_ = problems.classes
         self.single_label_ = problems.single
         self.C_, self.cv_scores_ = (1.0, None) if self.C == "cv" else (float(self.C), None)
-        choice = self._validate(rows, problems)
+        choice, self.validation_ = self._validate(rows, problems), None
         if choice is not None:
+            self.validation_ = Validation.of(problems, choice)
             self.C_ = choice.C
             self.cv_scores_ = choice.scores if self.C == "cv" else None
         targets = torch.from_numpy(problems.targets).to(rows.matrix)
@@ -265,16 +261,14 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         """Cross-validate to choose C or calibrate; return None if this is unnecessary or impossible."""
         if self.C != "cv" and not self.calibrate:
             return None
-        n_folds = min(self.cv, problems.smallest_class)
-        if n_folds < 2:
+        folds = folds_for(problems, self.cv, self.random_state)
+        if folds is None:
             warnings.warn(
                 f"the smallest class has {problems.smallest_class} image and cv={self.cv}; two folds are "
                 f"needed to choose C or calibrate. C={self.C_} is used, uncalibrated.",
                 stacklevel=4,
             )
             return None
-        generator = make_generator(self.random_state)
-        folds = stratified_folds(problems.membership, n_folds, generator)
         Cs = tuple(self.Cs) if self.C == "cv" else (self.C_,)
         return choose_C(rows, problems, Cs, folds, self.class_weight)
 

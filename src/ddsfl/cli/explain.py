@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from ddsfl.cli.inputs import load_model, read_images, read_set
+from ddsfl.cli.inputs import load_model, read_images
 from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, Overwrite, Quiet, Strict
 from ddsfl.cli.outputs import check_free
 from ddsfl.cli.pages import check_page
+from ddsfl.cli.training import read_training
 from ddsfl.compute.parameters import among
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import counted
-from ddsfl.explain.labels import class_number
-from ddsfl.images.folders import ImageSet, list_images
+from ddsfl.images.folders import list_images
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console, quiet_for_data
 from ddsfl.report.explanation import as_json, explanations, for_page, word_nouns
@@ -107,15 +107,7 @@ def _listed(classes: str, classifier: SceneClassifier) -> list[str]:
 
 def _collect(classifier: SceneClassifier, training: Path, strict: bool, console: Console) -> None:
     """Collect patches of the training images, which must be those of the model."""
-    decoded, label_of = read_set(ImageSet.find(training), classifier.settings_, strict, console)
-    images = decoded.subset(label_of)
-    if images.fingerprint() != classifier.training_["fingerprint"]:
-        raise ValueError(
-            f"--training {training} holds other images than the model was trained with; expected the same."
-        )
-    for given in label_of.values():
-        for label in (given,) if isinstance(given, str) else given:
-            class_number(classifier.classes_, label, f"--training {training}: label")
+    images, labels = read_training(classifier, training, strict, console)
     console.begin("training patches")
-    classifier.collect_patches(images, list(label_of.values()), progress=console.progress)
+    classifier.collect_patches(images, labels, progress=console.progress)
     console.close()

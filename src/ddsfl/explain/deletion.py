@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ddsfl.classify.linear import scores_by_class
+from ddsfl.classify.crossval import scores_by_class
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.masks import Array, blurred, deleted, edges, highest, noise_like, smoothed, squares
 from ddsfl.images.image_list import Colour, ImageList

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddsfl.classify.crossval import scores_by_class
 from ddsfl.classify.fusion import join_blocks
-from ddsfl.classify.linear import LinearClassifier, scores_by_class
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.sharing import Sharing
 from ddsfl.compute.device import as_numpy
 from ddsfl.encoder.block import Block

@@ -96,7 +96,7 @@ def collect_patches(
     class_numbers : the class of each.
     progress : called with (images done, images in all).
     """
-    chosen = np.unique(np.linspace(0, len(images) - 1, min(N_IMAGES, len(images))).round().astype(int))
+    chosen = searched_images(len(images))
     some = images.subset(chosen.tolist())
     found = {
         block.name: _Best(coding, len(some))
@@ -107,9 +107,17 @@ def collect_patches(
         _look_at(encoder, found, number, pixels)
         if progress is not None:
             progress(number + 1, len(some))
-    seen = ImageList(some, colour="rgb", max_side=images.max_side, min_side=images.min_side)
     labels = np.asarray(class_numbers)[chosen]
-    return {name: best.cut(seen, labels) for name, best in found.items()}
+    return {name: best.cut(some, labels) for name, best in found.items()}
+
+
+def searched_images(n_images: int) -> Array:
+    """Return the numbers of the images that are searched: all, or N_IMAGES spread evenly over the list.
+
+    >>> len(searched_images(3)), len(searched_images(5000))
+    (3, 200)
+    """
+    return np.unique(np.linspace(0, n_images - 1, min(N_IMAGES, n_images)).round().astype(int))
 
 
 def _look_at(encoder: Encoder, found: Mapping[str, _Best], number: int, pixels: Tensor) -> None:
@@ -147,19 +155,27 @@ class _Best:
         self.features[number] = self.coding.features(vectors[rows.to(vectors.device)]).cpu()
 
     def cut(self, images: ImageList, labels: Array) -> WordPatches:
-        """Return the patches of the most typical images for each word, cut out of ``images`` in colour."""
+        """Return the patches of the most typical images for each word, cut out of ``images``."""
         typical = self.likeness.T.topk(min(self.coding.patches_per_word, len(images)))
         word, place = (typical.values > -torch.inf).nonzero(as_tuple=True)
         number = typical.indices[word, place]
-        pixels = np.zeros((len(word), SIDE, SIDE, 3), np.uint8)
         features = torch.stack([self.features[n][w] for n, w in zip(number.tolist(), word.tolist())])
-        for image in number.unique().tolist():
-            picture = Image.fromarray(np.moveaxis(images[image].numpy(), 0, -1))
-            for row in (number == image).nonzero().flatten().tolist():
-                pixels[row] = cut_out(picture, self.boxes[image, word[row]].tolist())
-        if (pixels == pixels[..., :1]).all():
-            pixels = pixels[..., 0]
+        pixels = cut_patches(images, number.tolist(), self.boxes[number, word].tolist())
         return WordPatches(as_numpy(word), pixels, labels[as_numpy(number)], as_numpy(features.float()))
+
+
+def cut_patches(images: ImageList, numbers: Sequence[int], boxes: Sequence[Sequence[float]]) -> Array:
+    """Return patches (P, SIDE, SIDE, 3) of images in colour; (P, SIDE, SIDE) if all are gray.
+
+    ``numbers`` tell the image of each of the P boxes (top, left, bottom, right), as parts of its sides.
+    """
+    seen = ImageList(images, colour="rgb", max_side=images.max_side, min_side=images.min_side)
+    pixels = np.zeros((len(numbers), SIDE, SIDE, 3), np.uint8)
+    for image in sorted(set(numbers)):
+        picture = Image.fromarray(np.moveaxis(seen[image].numpy(), 0, -1))
+        for row in np.flatnonzero(np.equal(numbers, image)).tolist():
+            pixels[row] = cut_out(picture, boxes[row])
+    return pixels[..., 0] if (pixels == pixels[..., :1]).all() else pixels
 
 
 def cut_out(picture: Image.Image, box: Sequence[float], side: int = SIDE) -> Array:

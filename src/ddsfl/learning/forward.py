@@ -59,7 +59,8 @@ class ForwardPass:
     def responses(self, index: int, stride: int) -> Tensor:
         """Return |W x| (B, rows, columns, D) of a layer at corners that are multiples of ``stride``."""
         shape, responses = self._grid(index, stride)
-        return responses.absolute().view(*shape, -1)
+        flat = responses.absolute()
+        return flat.view(*shape, flat.shape[1])  # not -1: a small scale has no responses
 
     def descriptors(self, index: int, stride: int, room: Tensor) -> tuple[Tensor, Cells]:
         """Return the responses within the images, each of unit length (T, D), and their cells.

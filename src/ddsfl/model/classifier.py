@@ -19,11 +19,9 @@ from ddsfl.encoder.encoder import Encoder
 from ddsfl.explain.average import AverageEvidence
 from ddsfl.explain.evidence import Evidence
 from ddsfl.explain.explainer import Explainer
-from ddsfl.explain.labels import class_numbers
 from ddsfl.explain.patches import WordPatches, collect_patches
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.learning.stack import FilterStack
 from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
 from ddsfl.model.file import write_model
 from ddsfl.model.fit import Fit, Report
@@ -67,6 +65,9 @@ class SceneClassifier(ImageEstimator):
     novelty_ : what tells images that are unlike the training images.
     average_ : what the average training image says for each class.
     patches_ : training patches of the words; None unless `collect_patches` was called.
+    validation_ : a `Validation`: decision values (N, T) and membership (N, C) of the training images, from
+        SVMs fitted without them, and the score without each block. None without cross-validation, and in
+        models saved before it was kept.
     settings_ : the settings in use.
     seed_ : the seed in use; drawn if random_state is None.
     run_ : how the fit ran: device, threads, versions of libraries, time of each stage.
@@ -148,11 +149,11 @@ class SceneClassifier(ImageEstimator):
         fit.learn_sources()
         fit.learn_codings()
         vectors = fit.encode()
-        weights, classifier = fit.classify(vectors)
+        weights, classifier, validation = fit.classify(vectors)
         average = AverageEvidence.of(vectors, list(zip(settings.blocks, fit.codings)), weights, classifier)
         novelty = fit.learn_novelty()
         # All at the end: an interrupted fit leaves the model as it was.
-        self.weights_, self.classifier_ = weights, classifier
+        self.weights_, self.classifier_, self.validation_ = weights, classifier, validation
         self.novelty_: Novelty | None = novelty
         self.average_: AverageEvidence | None = average
         self.patches_: dict[str, WordPatches] | None = None
@@ -162,15 +163,6 @@ class SceneClassifier(ImageEstimator):
         self.training_, self.run_ = training, Run.here(device, fit.stages.seconds)
         self.checksum_: str | None = None
         return self
-
-    @property
-    def stack_(self) -> FilterStack:
-        """The learned layers."""
-        check_is_fitted(self, "classifier_")
-        if "stack" not in self.sources_:
-            raise AttributeError("this model has no learned layers: no block has source='stack'.")
-        stack: FilterStack = self.sources_["stack"]
-        return stack
 
     def transform(self, X: Images, *, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Return the joined vectors (n_images, width), which the linear SVM sees."""
@@ -244,11 +236,7 @@ class SceneClassifier(ImageEstimator):
         ``X`` and ``y`` must be those of the fit. `save` then writes the patches into the model file: they are
         recognisable parts of training images.
         """
-        check_is_fitted(self, "classifier_")
-        images, labels = read_labelled(self.settings_, X, y)
-        if images.fingerprint() != self.training_["fingerprint"]:
-            raise ValueError("X holds other images than the model was trained with; expected the same ones.")
-        numbers = class_numbers(labels, self.classes_)
+        images, numbers = self.training_images(X, y)
         self.patches_ = collect_patches(self._encoder(), images, numbers.tolist(), progress)
         return self
 
@@ -266,8 +254,9 @@ class SceneClassifier(ImageEstimator):
         """Write one safetensors file, complete or not at all; PATH.run.json next to it holds `run_`."""
         check_is_fitted(self, "classifier_")
         learned = Learned(
-            self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_, self.patches_
-        )
+            self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_, self.patches_,
+            self.validation_,
+        )  # fmt: skip
         checksum = write_model(path, learned_tensors(self.settings_, learned), model_header(self))
         self.run_.write(path, checksum)
 

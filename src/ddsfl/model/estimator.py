@@ -14,10 +14,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.classify.linear import LinearClassifier, scores_by_class
+from ddsfl.classify.crossval import scores_by_class
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import mean_average_precision
+from ddsfl.explain.labels import class_numbers
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
+from ddsfl.learning.stack import FilterStack
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
 
@@ -61,6 +64,7 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
     classes_: np.ndarray[Any, Any]
     multilabel_: bool
     classifier_: LinearClassifier
+    training_: dict[str, Any]
 
     # Progress is for people who wait, not for searches to pass on.
     __metadata_request__decision_function: ClassVar = {"progress": UNUSED}
@@ -175,6 +179,26 @@ class ImageEstimator(ClassifierMixin, TransformerMixin, BaseEstimator, ABC):
         """Number of columns of ``X``: 1, because images are one column, however many pixels they have."""
         check_is_fitted(self, "classifier_")
         return 1
+
+    @property
+    def stack_(self) -> FilterStack:
+        """The learned layers."""
+        check_is_fitted(self, "classifier_")
+        if "stack" not in self.sources_:
+            raise AttributeError("this model has no learned layers: no block has source='stack'.")
+        stack: FilterStack = self.sources_["stack"]
+        return stack
+
+    def training_images(self, X: Any, y: Any) -> tuple[ImageList, np.ndarray[Any, Any]]:
+        """Return the images and the number of the class of each, the first of several.
+
+        ValueError if these are not the images that the model was trained with.
+        """
+        check_is_fitted(self, "classifier_")
+        images, labels = read_labelled(self.settings_, X, y)
+        if images.fingerprint() != self.training_["fingerprint"]:
+            raise ValueError("X holds other images than the model was trained with; expected the same ones.")
+        return images, class_numbers(labels, self.classes_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

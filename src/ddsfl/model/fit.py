@@ -11,12 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of
+from ddsfl.classify.fusion import BlockGrams, choose_weights, fit_blocks, without_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty, statistics_of
+from ddsfl.classify.validation import Validation
 from ddsfl.coding.base import Coding
 from ddsfl.compute.device import resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages, fingerprint
+from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
 from ddsfl.encoder.encoder import Encoder
 from ddsfl.encoder.samples import first_samples, sample_descriptors
@@ -167,17 +169,19 @@ class Fit:
             device = self.where
         return torch.empty(n_rows, width, device=device)
 
-    def classify(self, vectors: Sequence[Tensor]) -> tuple[tuple[float, ...], LinearClassifier]:
-        """Return the weights of the blocks and the classifier, fitted on their vectors."""
+    def classify(
+        self, vectors: Sequence[Tensor]
+    ) -> tuple[tuple[float, ...], LinearClassifier, Validation | None]:
+        """Return the weights of the blocks, the classifier fitted on their vectors, and its validation."""
         parameters = {**self.settings.classifier, "class_weight": self.class_weight}
         classifier = LinearClassifier(**{**parameters, "device": self.device, "random_state": self.svm_seed})
         given = [None if block.weight == "cv" else block.weight for block in self.settings.blocks]
-        grams: list[Tensor] = []
+        chooses = None in given and len(given) > 1
+        grams = BlockGrams(vectors, self.where, keep=chooses)
         weights = tuple(1.0 if weight is None else float(weight) for weight in given)
-        if None in given and len(given) > 1:
+        if chooses:
 
             def choose() -> Arrays:
-                grams.extend(gram_of(block, self.where) for block in vectors)
                 choice = choose_weights(
                     grams,
                     self.labels,
@@ -192,9 +196,30 @@ class Fit:
             weights = tuple(self.stages.run("weights", choose)["weights"].tolist())
 
         def fit() -> Arrays:
-            return fit_blocks(classifier, vectors, self.labels, weights, grams or None).state()
+            fit_blocks(classifier, vectors, self.labels, weights, grams)
+            found = classifier.validation_
+            validated = {} if found is None else found.state()
+            return classifier.state() | {f"validation.{name}": array for name, array in validated.items()}
 
-        return weights, classifier.restore(self.stages.run("classifier", fit))
+        fitted = self.stages.run("classifier", fit)
+        validated = Tensors(fitted).within("validation.")
+        classifier.restore(fitted)
+        if not len(validated):
+            return weights, classifier, None
+        validation = Validation.restore(
+            validated,
+            single=classifier.single_label_,
+            n_classes=len(classifier.classes_),
+            n_blocks=len(vectors),
+        )
+        classifier.validation_ = validation
+        if len(vectors) > 1:
+
+            def leave_out() -> Arrays:
+                return {"scores": without_blocks(classifier, vectors, self.labels, weights, grams)}
+
+            validation = validation.with_blocks(self.stages.run("without", leave_out)["scores"])
+        return weights, classifier, validation
 
     def learn_novelty(self) -> Novelty:
         """Return what tells images that are unlike the training images; it depends on nothing else."""

@@ -25,9 +25,10 @@ class StageKeys:
     """Returns for each stage, by name, what it depends on.
 
     Layers depend on the layers below, the labels and the seed; words on their source and coding; vectors
-    on their block; the weights of blocks and the classifier on everything, and only they on the weights of
-    the images. All depend on the images, on the versions of ddsfl and torch, and on whether a GPU computes:
-    what another one has stored may differ in its last digits, and a model is made in one place.
+    on their block; the weights of blocks, the classifier and its validation on everything, and only they on
+    the weights of the images. All depend on the images, on the versions of ddsfl and torch, and on whether
+    a GPU computes: what another one has stored may differ in its last digits, and a model is made in one
+    place.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class StageKeys:
             return self._vectors(self.blocks[subject])
         if name == "novelty":
             return [self.images.fingerprint(), self.labels, *self.made_by]
-        if name not in ("weights", "classifier"):
+        if name not in ("weights", "classifier", "without"):
             raise ValueError(f"stage {name!r} is unknown; what it depends on must be defined here.")
         every = [[self._vectors(block), block.weight] for block in self.blocks.values()]
         return [every, plain(self.settings.classifier), self.labels, self.seed, *self.sample_weight]

@@ -13,6 +13,7 @@ import torch
 
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty
+from ddsfl.classify.validation import Validation
 from ddsfl.coding.base import Coding
 from ddsfl.compute.rules import instance, several
 from ddsfl.compute.stages import Arrays
@@ -46,6 +47,8 @@ class Learned(NamedTuple):
     """Both are None in models saved before they existed."""
     patches: dict[str, WordPatches] | None
     """Training patches by block; None unless they were asked for."""
+    validation: Validation | None
+    """None without cross-validation, and in models saved before it was kept."""
 
 
 def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
@@ -67,6 +70,8 @@ def learned_tensors(settings: Settings, learned: Learned) -> Arrays:
         tensors |= {f"average.{name}": array for name, array in learned.average.state().items()}
     for name, patches in (learned.patches or {}).items():
         tensors |= {f"patches.{part}.{name}": array for part, array in patches.state().items()}
+    if learned.validation is not None:
+        tensors |= {f"validation.{name}": array for name, array in learned.validation.state().items()}
     return tensors | {f"classifier.{name}": array for name, array in learned.classifier.state().items()}
 
 
@@ -126,7 +131,8 @@ def restored_model(
     sealed = model.checksum_ is not None
     model.run_ = Run.beside(path, model.checksum_) if sealed else Run.of_header(header)
     model.sources_, model.codings_, model.classifier_, model.novelty_ = learned[:4]
-    model.average_, model.patches_ = learned[4:]
+    model.average_, model.patches_, model.validation_ = learned[4:]
+    model.classifier_.validation_ = model.validation_
     return model
 
 
@@ -158,7 +164,9 @@ def restore_learned(
             _move(coding, device).restore(tensors.within(f"block.{block.name}."))
     classifier = LinearClassifier(**{**settings.classifier, "device": device})
     classifier.restore(tensors.within("classifier."))
-    novelty, average, patches = (tensors.within(f"{name}.") for name in ("novelty", "average", "patches"))
+    novelty, average, patches, validation = (
+        tensors.within(f"{name}.") for name in ("novelty", "average", "patches", "validation")
+    )
     return Learned(
         sources,
         codings,
@@ -171,6 +179,11 @@ def restore_learned(
             if coding is not None
         }
         if len(patches)
+        else None,
+        Validation.restore(
+            validation, single=classifier.single_label_, n_classes=n_classes, n_blocks=len(codings)
+        )
+        if len(validation)
         else None,
     )
 
@@ -190,6 +203,9 @@ def _check_agreement(settings: Settings, learned: Learned, header: Mapping[str, 
         raise ValueError("its classifier has other classes than its header")
     if len(header["weights"]) != len(settings.blocks):
         raise ValueError(f"it has {len(header['weights'])} weights; expected {len(settings.blocks)}")
+    n_images, validation = header["training"]["n_images"], learned.validation
+    if validation is not None and len(validation.folds) != n_images:
+        raise ValueError(f"it was validated on {len(validation.folds)} images; expected {n_images}")
     stack = learned.sources.get("stack")
     if stack is not None:
         if stack.n_channels != (1 if settings.colour == "gray" else 3):

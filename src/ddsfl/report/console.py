@@ -30,6 +30,7 @@ _WORDS = (
     (r"(.+)\.words", r"\1: words"),
     (r"(.+)\.source", r"\1: principal axes"),
     (r"(.+)\.vectors(\d+)", r"\1: vectors, part \2"),
+    (r"without", r"what each block adds"),
 )
 #: Seconds between two drawings of the running line on a terminal, and its moving sign.
 _REDRAW, _SPINNER = 0.2, "|/-\\"

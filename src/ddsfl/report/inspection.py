@@ -8,11 +8,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ddsfl.compute.words import counted
-from ddsfl.encoder.block import Block
 from ddsfl.learning.layer import Layer
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.report.blocks import block_rows, source_words, validated_score
 from ddsfl.report.console import describe_stage
-from ddsfl.report.weights import block_parts, block_shares, confusable_classes
+from ddsfl.report.pairs import Confusions, class_pairs
+from ddsfl.report.sharing import SharingCounts, chosen_by_class, own_counts
+from ddsfl.report.weights import block_parts, confusable_classes
 
 #: Rows of the table of similar classes, and length of the bars of times.
 _PAIRS, _BAR = 10, 30
@@ -24,11 +26,54 @@ def describe_model(model: SceneClassifier) -> list[Table]:
     if "stack" in model.sources_:
         tables.append(_layers_table(model))
     tables.append(_blocks_table(model))
-    classes = Table(_right("number"), "class", _right("images"), title="Classes")
-    for number, (name, count) in enumerate(zip(model.classes_, model.training_["images_per_class"]), start=1):
-        classes.add_row(str(number), Text(str(name)), str(count))
-    tables.append(classes)
-    pairs = confusable_classes(model, _PAIRS)
+    tables.append(_classes_table(model))
+    tables += _pairs_tables(model)
+    return [*tables, _times(model)]
+
+
+def _right(title: str) -> Column:
+    return Column(title, justify="right")
+
+
+def _classes_table(model: SceneClassifier) -> Table:
+    """Return the classes, with the number of filters of each layer that only this class uses."""
+    shared = enumerate(model.stack_.sharing_, start=1) if "stack" in model.sources_ else ()
+    own = {number: own_counts(sharing) for number, sharing in shared if chosen_by_class(sharing)}
+    classes = Table(
+        _right("number"), "class", _right("images"), *(_right(f"own filters, layer {n}") for n in own),
+        title="Classes",
+    )  # fmt: skip
+    for row, (name, count) in enumerate(zip(model.classes_, model.training_["images_per_class"])):
+        owned = (str(counts[row]) for counts in own.values())
+        classes.add_row(str(row + 1), Text(str(name)), str(count), *owned)
+    return classes
+
+
+def _pairs_tables(model: SceneClassifier) -> list[Table]:
+    """Return tables of the classes that share most, and of those that are hard to tell apart."""
+    held_out, tables = Confusions.held_out(model.validation_), []
+    sharing, confused = class_pairs(model, held_out, _PAIRS)
+    if sharing:
+        alike = Table(
+            "class", "class", _right("filters of both"), _right("of those of either"), title="Share most filters",
+        )  # fmt: skip
+        for pair in sharing:
+            part = f"{100 * (pair.shared or 0) / (pair.either or 1):.0f} %"
+            alike.add_row(Text(pair.first), Text(pair.second), f"{pair.shared} of {pair.either}", part)
+        tables.append(alike)
+    if confused:
+        mixed = Table(
+            "class", "class", _right("taken for the other"), title="Confused most",
+            caption="Training images, classified by SVMs that were fitted without them.",
+        )  # fmt: skip
+        for pair in confused:
+            mixed.add_row(
+                Text(pair.first),
+                Text(pair.second),
+                f"{pair.confused} of {counted(pair.tested or 0, 'image')}",
+            )
+        tables.append(mixed)
+    pairs = confusable_classes(model, _PAIRS) if held_out is None else []
     if pairs:
         similar = Table(
             "class", "class", _right("cosine of the SVM weights"), title="Hard to tell apart",
@@ -37,11 +82,7 @@ def describe_model(model: SceneClassifier) -> list[Table]:
         for first, second, cosine in pairs:
             similar.add_row(Text(first), Text(second), f"{cosine:.2f}")
         tables.append(similar)
-    return [*tables, _times(model)]
-
-
-def _right(title: str) -> Column:
-    return Column(title, justify="right")
+    return tables
 
 
 def _about(model: SceneClassifier) -> Table:
@@ -76,20 +117,20 @@ def _about(model: SceneClassifier) -> Table:
 
 def _layers_table(model: SceneClassifier) -> Table:
     layers = Table(
-        "layer", "field", "step", "scales", "filters", "learned from", "filters per class", "shared",
-        title="Layers",
+        "layer", "field", "step", "scales", "filters", "learned from", "filters per class", "used by all classes",
+        "by several", "by one", "by none", title="Layers",
     )  # fmt: skip
     for number, layer in enumerate(model.settings_.layers, start=1):
         cells = [str(number), f"{layer.field} px", str(layer.step), str(layer.n_scales)]
         if layer.bank is None:
-            layers.add_row(*cells, "-", f"nothing: pools layer {number - 1}", "-", "-")
+            layers.add_row(*cells, "-", f"nothing: pools layer {number - 1}", *"-----")
             continue
         sharing = model.stack_.sharing_[number - 1]
         cells += [str(len(model.stack_.learned_[number - 1].filters)), _learned_from(layer)]
         if sharing.any():
-            cells += [f"{sharing.sum(axis=1).mean():.0f}", str(int((sharing.sum(axis=0) > 1).sum()))]
+            cells += [f"{sharing.sum(axis=1).mean():.0f}", *SharingCounts.of(sharing).words]
         else:
-            cells += ["all", "-"]
+            cells += ["all", *"----"]
         layers.add_row(*cells)
     return layers
 
@@ -104,9 +145,9 @@ def _blocks_table(model: SceneClassifier) -> Table:
     """Return what each block is made of and how much it contributes to the decisions."""
     blocks = Table(
         "block", "descriptors", "coding", _right("words"), "cells", _right("values"), "weight",
-        _right("share of decisions"), title="Blocks",
+        _right("share of decisions"), _right("score without it"), title="Blocks",
     )  # fmt: skip
-    parts, shares = block_parts(model), block_shares(model)
+    parts, rows, score = block_parts(model), block_rows(model), validated_score(model)
     for index, (block, coding, weight) in enumerate(
         zip(model.settings_.blocks, model.codings_, model.weights_)
     ):
@@ -119,22 +160,21 @@ def _blocks_table(model: SceneClassifier) -> Table:
             cells + (", mirrored too" if block.mirrored else ""),
             "-" if parts is None else f"{parts[index].shape[1]:,}",
             f"{weight:g}" + (" (chosen)" if block.weight == "cv" else ""),
-            "-" if shares is None else f"{100 * shares[:, index].mean():.0f} %",
+            "-" if rows[index].share is None else f"{100 * (rows[index].share or 0):.0f} %",
+            _without(rows[index].without, score),
         )
     return blocks
 
 
-def source_words(model: SceneClassifier, block: Block) -> str:
-    """Return the name of a block's descriptors for people."""
-    if block.source == "stack":
-        layer = model.settings_.layers[block.output]
-        if layer.bank is None:
-            return f"pooled layer {block.output}"
-        return f"layer {block.output + 1}" + (f", signs {layer.signs:g}" if layer.signs else "")
-    method = model.settings_.source(block.source)["method"]
-    named = method if method == block.source else f"{block.source} ({method})"
-    network = model.networks_.files.get(block.source)
-    return f"{named} {network['file']} {network['fingerprint'][:12]}" if network else named
+def _without(without: float | None, score: float | None) -> str:
+    """Return the score without a block, and the change in points.
+
+    >>> _without(0.79, 0.83), _without(None, 0.83)
+    ('79.0 % (-4.0)', '-')
+    """
+    if without is None or score is None:
+        return "-"
+    return f"{100 * without:.1f} % ({100 * (without - score):+.1f})"
 
 
 def _times(model: SceneClassifier) -> Table:

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ddsfl.learning.stack import FilterStack
 from ddsfl.model.classifier import SceneClassifier
-from ddsfl.report.plots import draw_filters, draw_objective, draw_shares, draw_sharing, draw_words
-from ddsfl.report.plots.figure import Array
+from ddsfl.report.curves import objective_curves
+from ddsfl.report.learned import Firings
+from ddsfl.report.plots import (
+    draw_filters,
+    draw_firing,
+    draw_objective,
+    draw_shares,
+    draw_sharing,
+    draw_words,
+)
+from ddsfl.report.tiles import scaled_tiles
 from ddsfl.report.weights import block_shares, weighed_names, words_that_matter
 
 #: Words in a picture.
 _WORDS = 60
 
 
-def draw_model(model: SceneClassifier, folder: Path) -> list[Path]:
-    """Draw layers, words and shares of blocks into ``folder``; return the paths of the pictures."""
+def draw_model(
+    model: SceneClassifier, folder: Path, fired: Mapping[int, Firings] | None = None
+) -> list[Path]:
+    """Draw layers, words and shares of blocks into ``folder``; return the paths of the pictures.
+
+    ``fired`` is what `own_firings` found in the training images; it is drawn, too.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
     if "stack" in model.sources_:
         files += _draw_layers(model, folder)
+    files += _draw_firings(model, fired or {}, folder)
     files += _draw_words(model, folder)
     shares = block_shares(model)
     if shares is not None and shares.shape[1] > 1:
@@ -70,12 +85,18 @@ def _draw_words(model: SceneClassifier, folder: Path) -> list[Path]:
     return files
 
 
-def objective_curves(stack: FilterStack, index: int) -> tuple[Array, tuple[str, ...]]:
-    """Return the objective of a layer and those of its terms that were ever nonzero, with names."""
-    values, names = stack.objective_[index], stack.objective_terms_[index]
-    used = [
-        column
-        for column, name in enumerate(names)
-        if name not in ("round", "leg") and values[:, column].any()
-    ]
-    return values[:, used], tuple(names[column] for column in used)
+def _draw_firings(model: SceneClassifier, fired: Mapping[int, Firings], folder: Path) -> list[Path]:
+    """Draw filters that only one class uses, with the training patches where they respond most."""
+    files, names = [], [str(name) for name in model.classes_]
+    for index, places in fired.items():
+        sharing, filters = model.stack_.sharing_[index], list(places)
+        files.append(folder / f"layer{index + 1}-firing.png")
+        draw_firing(
+            files[-1],
+            scaled_tiles(model.stack_.pixel_filters_[index][filters]),
+            [[place.pixels for place in places[number]] for number in filters],
+            [names[int(sharing[:, number].argmax())] for number in filters],
+            [[names[place.label] for place in places[number]] for number in filters],
+            f"Filters of layer {index + 1} that a single class uses",
+        )
+    return files

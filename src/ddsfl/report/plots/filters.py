@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ddsfl.report.plots.figure import Array, PathLike, save_figure, set_title
+from ddsfl.report.tiles import scaled_tiles
 
 
 def draw_filters(path: PathLike, pictures: Array, title: str, *, caption: str = "") -> None:
@@ -18,18 +19,16 @@ def draw_filters(path: PathLike, pictures: Array, title: str, *, caption: str = 
     pictures = np.asarray(pictures, dtype=np.float64)
     if not (pictures.ndim == 3 or (pictures.ndim == 4 and pictures.shape[1] == 3)) or not len(pictures):
         raise ValueError(f"pictures must be (D, h, w) or (D, 3, h, w); found shape {pictures.shape}.")
-    tiles = pictures[:, None] if pictures.ndim == 3 else pictures
-    count, _, height, width = tiles.shape
-    peak = np.abs(tiles).max(axis=(1, 2, 3), keepdims=True)
-    tiles = 0.5 + 0.5 * tiles / np.where(peak > 0, peak, 1)
+    tiles = scaled_tiles(pictures)
+    count, height, width, channels = tiles.shape
     columns = min(count, math.ceil(math.sqrt(1.6 * count * height / width)))
     rows = math.ceil(count / columns)
     gap = max(1, round(0.08 * max(height, width)))
-    mosaic = np.ones((rows * (height + gap) + gap, columns * (width + gap) + gap, tiles.shape[1]))
+    mosaic = np.ones((rows * (height + gap) + gap, columns * (width + gap) + gap, channels))
     for index, tile in enumerate(tiles):
         top = gap + (index // columns) * (height + gap)
         left = gap + (index % columns) * (width + gap)
-        mosaic[top : top + height, left : left + width] = np.moveaxis(tile, 0, -1)
+        mosaic[top : top + height, left : left + width] = tile
     inches = 9.0
     figure = Figure(figsize=(inches, inches * mosaic.shape[0] / mosaic.shape[1] + 0.8))
     axes = figure.add_subplot()
