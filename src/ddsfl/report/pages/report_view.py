@@ -163,8 +163,8 @@ class Curve:
 class LearnedLayer:
     """One layer: its filters, the most shared first, and how they were learned.
 
-    ``n_filters`` counts all, also those that are not on the page. ``words`` says in a sentence how filters are
-    shared. ``curve`` is None if nothing was learned step by step.
+    ``n_filters`` counts all, also those that are not on the page. ``words`` says in a sentence how filters
+    are shared. ``curve`` is None if nothing was learned step by step.
     """
 
     name: str
@@ -207,7 +207,7 @@ class ClassPair:
 
 @dataclass(frozen=True)
 class BlockRow:
-    """One block: what it is made of, its share of the decisions, and the score of cross-validation without it."""
+    """One block: what it is made of, its share of the decisions, the score of cross-validation without it."""
 
     name: str
     made_of: str
@@ -253,8 +253,8 @@ class Found:
 class Disagreement:
     """An image about which two models say different things.
 
-    ``answers``, ``sure`` and ``heats`` have one value for each model. A heat says what speaks for the answer of
-    this model rather than for that of the other.
+    ``answers``, ``sure`` and ``heats`` have one value for each model. A heat says what speaks for the answer
+    of this model rather than for that of the other.
     """
 
     name: str
