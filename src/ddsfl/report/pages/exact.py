@@ -42,6 +42,15 @@ def points(value: float) -> Markup:
     return exact(value, signed(100 * value, 1))
 
 
+def spread(value: float) -> Markup:
+    """Return a standard deviation or another size of a difference, in points of percent.
+
+    >>> spread(0.0123).striptags()
+    '1.2'
+    """
+    return exact(value, f"{100 * value:.1f}")
+
+
 def chance(value: float) -> Markup:
     """Return a probability in whole percent; one that is not certain never reads as certain.
 
@@ -88,6 +97,7 @@ def duration(seconds: float) -> Markup:
 FILTERS: dict[str, Callable[..., str]] = {
     "rate": rate,
     "points": points,
+    "spread": spread,
     "chance": chance,
     "count_of": count,
     "small": small,
