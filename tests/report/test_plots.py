@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ddsfl.report import plots
-from ddsfl.report.plots.figure import similar_order
 from ddsfl.report.plots.sharing import _column_order
 from tests.support.figures import NAMES, heading, levels, texts_of
 
@@ -50,17 +49,6 @@ def test_a_filter_is_scaled_by_its_own_peak_and_zero_is_gray(tmp_path):
         row = levels(tmp_path / "step.png")[levels(tmp_path / "step.png").shape[0] // 2, :, 0]
         assert (row == 64).mean() > 0.3
         assert (row == 128).mean() < 0.05
-
-
-def test_row_order_puts_similar_classes_side_by_side():
-    rng = np.random.default_rng(0)
-    kinds = rng.random((3, 60)) < 0.3
-    sharing = np.concatenate([kinds, kinds])  # class i and i + 3 use the same filters
-    sharing[3:] ^= rng.random((3, 60)) < 0.02
-    order = similar_order(sharing)
-    assert sorted(order) == list(range(6))
-    place = {row: index for index, row in enumerate(order)}
-    assert all(abs(place[kind] - place[kind + 3]) == 1 for kind in range(3))
 
 
 def test_column_order_goes_from_shared_to_own_to_unused():

@@ -11,6 +11,7 @@ from ddsfl.cli.inputs import load_model, network_files, read_set
 from ddsfl.cli.options import Device, Network, Overwrite, Quiet, Strict
 from ddsfl.cli.outputs import check_free
 from ddsfl.cli.pages import check_page, write_page
+from ddsfl.cli.training import read_training
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.reporting.album import album_of_cells, names_in
 from ddsfl.experiments.reporting.asked import asked_cell, held_out_cell, known_labels
@@ -141,7 +142,10 @@ class Desk(NamedTuple):
         path = self.given.subjects[0]
         model = load_model(path, self.device, self.network)
         cell, album = held_out_cell(model), Album({})
-        fired = None if training is None else self._training(model, training, "--training")
+        fired = None
+        if training is not None:
+            known, labels = read_training(model, training, self.strict, self.console)
+            fired = known, Labels.read(labels)
         if self.given.images is not None:
             images, labels, names, paths = self._read(model, self.given.images)
             if images.fingerprint() == model.training_["fingerprint"]:
@@ -188,14 +192,6 @@ class Desk(NamedTuple):
             [names[number] for number in numbers],
             [image_set.paths[number] for number in numbers],
         )
-
-    def _training(self, model: SceneClassifier, training: Path, option: str) -> tuple[ImageList, Labels]:
-        images, labels, _, _ = self._read(model, training)
-        if images.fingerprint() != model.training_["fingerprint"]:
-            raise ValueError(
-                f"{option} {training} holds other images than the model was trained with; expected the same."
-            )
-        return images, Labels.read(labels)
 
 
 def _called(path: Path, cells: list[Cell]) -> str:

@@ -183,7 +183,8 @@ def evaluate_split(
         cell["classes"] = [str(name) for name in model.classes_]
         cell["images"] = image_rows(model, names, true, scores)
     if path is not None and evaluation.keep_models:
-        cell["model"] = model.save(path.with_suffix(".safetensors"))
+        model.save(path.with_suffix(".safetensors"))
+        cell["model"] = model.checksum_
     if path is not None and own_stages is not None:
         write_cell(path, cell)
         remove_stages(own_stages)

@@ -71,7 +71,7 @@ class SceneClassifier(ImageEstimator):
     settings_ : the settings in use.
     seed_ : the seed in use; drawn if random_state is None.
     run_ : how the fit ran: device, threads, versions of libraries, time of each stage.
-    checksum_ : of the file that the model was loaded from; None if it has none.
+    checksum_ : of the file that the model was loaded from or saved to; None if there is none.
     training_ : the training set: number of images, images per class, fingerprints of pixels and labels.
     networks_ : the files that sources read.
 
@@ -257,8 +257,8 @@ class SceneClassifier(ImageEstimator):
             self.sources_, self.codings_, self.classifier_, self.novelty_, self.average_, self.patches_,
             self.validation_,
         )  # fmt: skip
-        checksum = write_model(path, learned_tensors(self.settings_, learned), model_header(self))
-        self.run_.write(path, checksum)
+        self.checksum_ = write_model(path, learned_tensors(self.settings_, learned), model_header(self))
+        self.run_.write(path, self.checksum_)
 
     @classmethod
     def load(

@@ -87,32 +87,34 @@ def _pairs_tables(model: SceneClassifier) -> list[Table]:
 
 def _about(model: SceneClassifier) -> Table:
     about = Table("", "", title="Model", show_header=False)
-    training, machine = model.training_, model.classifier_
-    about.add_row("preset", Text(model.settings_.preset or "none: custom settings"))
-    for path, value in model.settings_.changes.items():
-        about.add_row("changed", Text(f"{path} = {value}"))
-    about.add_row("seed", "drawn" if model.random_state is None else str(model.random_state))
-    about.add_row(
-        "trained on", f"{training['n_images']} images (digest of their pixels: {training['fingerprint']})"
-    )
-    labels = "several labels per image" if model.multilabel_ else "one label per image"
-    about.add_row("classes", f"{len(model.classes_)}, {labels}")
-    threads = f", {counted(model.run_.threads, 'thread')}" if model.run_.threads else ""
-    about.add_row("trained with", Text(f"{model.run_.device}{threads}"))
-    about.add_row("checksum", model.checksum_ or "none: damage to the file would not be noticed")
-    about.add_row("values per image", f"{machine.n_features_in_:,}")
-    scores = getattr(machine, "cv_scores_", None)
-    if scores is None:
-        about.add_row("C of the SVM", f"{machine.C_:g}")
-    else:
-        tried = ", ".join(f"{C:g}: {100 * score:.1f} %" for C, score in zip(machine.Cs, scores))
-        about.add_row("C of the SVM", f"{machine.C_:g}, by cross-validation ({tried})")
-    slopes = getattr(machine, "slopes_", None)
-    if slopes is None:
-        about.add_row("probabilities", "not calibrated")
-    else:
-        about.add_row("probabilities", f"calibrated, slope {slopes.mean():.2f}")
+    for name, value in about_rows(model):
+        about.add_row(name, Text(value))
     return about
+
+
+def about_rows(model: SceneClassifier) -> list[tuple[str, str]]:
+    """Return what a model is and where it comes from, as names and values in words."""
+    training, machine, run = model.training_, model.classifier_, model.run_
+    scores, slopes = getattr(machine, "cv_scores_", None), getattr(machine, "slopes_", None)
+    cost = f"{machine.C_:g}"
+    if scores is not None:
+        tried = ", ".join(f"{C:g}: {100 * score:.1f} %" for C, score in zip(machine.Cs, scores))
+        cost += f", by cross-validation ({tried})"
+    labels = "several labels per image" if model.multilabel_ else "one label per image"
+    threads = f", {counted(run.threads, 'thread')}" if run.threads else ""
+    calibrated = "not calibrated" if slopes is None else f"calibrated, slope {slopes.mean():.2f}"
+    return [
+        ("preset", model.settings_.preset or "none: custom settings"),
+        *(("changed", f"{path} = {value}") for path, value in model.settings_.changes.items()),
+        ("seed", "drawn" if model.random_state is None else str(model.random_state)),
+        ("trained on", f"{training['n_images']} images (digest of their pixels: {training['fingerprint']})"),
+        ("classes", f"{len(model.classes_)}, {labels}"),
+        ("trained with", f"{run.device}{threads}"),
+        ("checksum", model.checksum_ or "none: damage to the file would not be noticed"),
+        ("values per image", f"{machine.n_features_in_:,}"),
+        ("C of the SVM", cost),
+        ("probabilities", calibrated),
+    ]
 
 
 def _layers_table(model: SceneClassifier) -> Table:

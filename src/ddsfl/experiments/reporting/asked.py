@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ddsfl.compute.device import as_numpy
 from ddsfl.compute.stages import fingerprint
 from ddsfl.experiments.cells import Cell, score_predictions, score_rankings
 from ddsfl.experiments.image_rows import image_rows
@@ -53,12 +52,11 @@ def held_out_cell(model: SceneClassifier, names: Sequence[str] | None = None) ->
     Without ``names`` images are called by their number.
     """
     validation = model.validation_
-    if validation is None or validation.decisions is None:
+    if validation is None or validation.decisions is None or validation.membership is None:
         return None
     classes = [str(name) for name in model.classes_]
     true = [tuple(classes[at] for at in np.flatnonzero(row)) for row in validation.membership]
-    decisions = as_numpy(validation.decisions)
-    scores = decisions[:, 0] if decisions.shape[1] == 1 else decisions
+    scores = validation.decisions[:, 0] if validation.decisions.shape[1] == 1 else validation.decisions
     if names is None:
         names = [f"training image {number + 1}" for number in range(len(true))]
     labels: list[Label] = list(true) if model.multilabel_ else [one[0] for one in true]

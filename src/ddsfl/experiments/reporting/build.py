@@ -18,9 +18,9 @@ from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console
-from ddsfl.report.inspection import model_facts
+from ddsfl.report.inspection import about_rows
 from ddsfl.report.learned import learned_part
-from ddsfl.report.pages.report_view import Array, Found, Learned, Report
+from ddsfl.report.pages.report_view import Array, Facts, Found, Learned, Report
 
 #: Wrong answers that are listed by name.
 _LISTED = 20_000
@@ -77,7 +77,7 @@ def report_of_model(
         report,
         learned=learned,
         found=found,
-        facts=(model_facts(model), settings_facts(model.settings_.to_json())),
+        facts=(Facts("Model", tuple(about_rows(model))), settings_facts(model.settings_.to_json())),
         times=times_of([model.run_.seconds]),
     )
 

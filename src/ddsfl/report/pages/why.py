@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from ddsfl.report.pages.heat import draw_legend
-from ddsfl.report.pages.numbers import at_most, percent, signed
 from ddsfl.report.pages.pixels import png_address
+from ddsfl.report.pages.template import render_page
 from ddsfl.report.pages.why_image import draw_image
 from ddsfl.report.pages.why_view import ExplainedImage
-from ddsfl.report.text import printable
 
 TITLE = "Why the model decided so"
 
@@ -38,23 +31,17 @@ def why_page(images: Sequence[ExplainedImage], title: str = TITLE) -> str:
         raise ValueError("images is empty; a page needs at least one explained image.")
     for image in images:
         _check(image)
-    templates = files(__package__) / "templates"
-    style, script = ((templates / name).read_text(encoding="utf-8") for name in ("why.css", "why.js"))
     voices = [voice for image in images for question in image.questions for voice in question.voices]
-    return (
-        _environment()
-        .get_template("why.html")
-        .render(
-            title=title,
-            images=[draw_image(image) for image in images],
-            has_voices=bool(voices),
-            has_patches=any(voice.patches for voice in voices),
-            legend=png_address(draw_legend()),
-            # Text of the package itself: no value of a user is in it.
-            style=Markup(style),
-            script=Markup(script),
-            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+    return render_page(
+        "why.html",
+        styles=("base.css", "why.css"),
+        script="why.js",
+        title=title,
+        images=[draw_image(image) for image in images],
+        with_index=len(images) > 1,
+        has_voices=bool(voices),
+        has_patches=any(voice.patches for voice in voices),
+        legend=png_address(draw_legend()),
     )
 
 
@@ -73,23 +60,3 @@ def _check(image: ExplainedImage) -> None:
                 f"The map of {question.name!r} for image {image.name!r} has the shape {question.heat.shape}; "
                 f"expected that of the picture, {image.picture.shape[:2]}."
             )
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_writable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(signed=signed, percent=percent, at_most=at_most)
-    return environment
-
-
-def _writable(value: object) -> object:
-    """Replace what no file in UTF-8 can have: names of files may be bytes that are no text."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return printable(value, "utf-8").encode("utf-8", "backslashreplace").decode()

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
-from scipy.spatial.distance import squareform
 
 from ddsfl.report.plots.figure import (
     INK,
@@ -21,9 +20,9 @@ from ddsfl.report.plots.figure import (
     ordinal,
     save_figure,
     set_title,
-    similar_order,
 )
 from ddsfl.report.plots.names import drawn_names
+from ddsfl.report.similar import confused_pairs, confusion_order, percent_of_true
 
 #: Up to this many classes keep their order and show numbers; more are ordered by confusion, in colours only.
 _NUMBERED = 30
@@ -45,17 +44,16 @@ def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str],
         raise ValueError(
             f"confusion must be ({count}, {count}) for {count} classes; found {confusion.shape}."
         )
-    totals = confusion.sum(axis=1, keepdims=True)
-    percent = 100 * confusion / np.where(totals > 0, totals, 1)
+    percent = percent_of_true(confusion)
     side = min(_LARGEST, max(_SMALLEST, _CELL * count))
     figure = Figure(figsize=(side + _LIST + 0.8, side))
     grid = figure.add_gridspec(
         1, 2, width_ratios=(side, _LIST), left=0, right=1, bottom=0, top=1, wspace=1.6 / (side + _LIST)
     )
     axes = figure.add_subplot(grid[0, 0])
-    order = list(range(count)) if count <= _NUMBERED else _confusion_order(percent)
+    order = list(range(count)) if count <= _NUMBERED else confusion_order(percent)
     named = _draw_matrix(figure, axes, percent[np.ix_(order, order)], [class_names[i] for i in order], side)
-    seen = totals[:, 0] > 0
+    seen = confusion.any(axis=1)
     accuracy = float(np.diag(percent)[seen].mean()) if seen.any() else 0.0
     notes = [f"Percent of each true class; mean class accuracy {accuracy:.1f} %."]
     if count > _NUMBERED:
@@ -65,13 +63,6 @@ def draw_confusion(path: PathLike, confusion: Array, class_names: Sequence[str],
     set_title(axes, title, " ".join(notes))
     _list_pairs(figure.add_subplot(grid[0, 1]), confusion, percent, class_names, side)
     save_figure(figure, path)
-
-
-def _confusion_order(percent: Array) -> list[int]:
-    """Order classes so that those which are confused, in either direction, are adjacent."""
-    distances = 1 - (percent + percent.T) / 200
-    np.fill_diagonal(distances, 0)
-    return similar_order(squareform(distances, checks=False))
 
 
 def _draw_matrix(figure: Figure, axes: Any, percent: Array, names: Sequence[str], side: float) -> int:
@@ -111,19 +102,6 @@ def _draw_matrix(figure: Figure, axes: Any, percent: Array, names: Sequence[str]
             column, row, f"{percent[row, column]:.0f}", ha="center", va="center", fontsize=9, color=colour
         )
     return every
-
-
-def confused_pairs(confusion: Array, percent: Array, most: int) -> list[tuple[int, int]]:
-    """Return (true, predicted) class numbers of the largest confusions in percent, then in images.
-
-    >>> counts = np.array([[8, 2, 0], [0, 1, 9], [0, 0, 5]])
-    >>> confused_pairs(counts, 10.0 * counts, most=5)
-    [(1, 2), (0, 1)]
-    """
-    wrong = ~np.eye(len(confusion), dtype=bool) & (confusion > 0)
-    rows, columns = np.nonzero(wrong)
-    order = np.lexsort((-confusion[rows, columns], -percent[rows, columns]))[:most]
-    return [(int(rows[at]), int(columns[at])) for at in order]
 
 
 def _list_pairs(axes: Any, confusion: Array, percent: Array, names: Sequence[str], side: float) -> None:

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, titles, sizes of labels, the order of similar classes, and the file."""
+"""What all pictures share: colours, titles, sizes of labels, and the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scipy.cluster.hierarchy import leaves_list, linkage
 
 from ddsfl.compute.stages import write_whole
 from ddsfl.report.plots.names import drawn_names
@@ -27,8 +26,6 @@ LINES = ("#111827", "#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#089
 DPI, LARGEST = 130, 3000
 #: Font sizes of labels in points; smaller ones cannot be read.
 _LARGE, _SMALL = 9.0, 5.5
-#: Above this many rows, the best of all orders of a clustering takes too long to find.
-_BEST_ORDER = 300
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
@@ -71,16 +68,3 @@ def ordinal(number: int) -> str:
     ('second', '3rd', '7th')
     """
     return {2: "second", 3: "3rd"}.get(number, f"{number}th")
-
-
-def similar_order(rows: Array) -> list[int]:
-    """Order rows so that similar ones are adjacent; ``rows`` may also be a condensed matrix of distances.
-
-    >>> sorted(similar_order(np.array([[0.0], [9.0], [0.1], [9.1]]))[:2])
-    [1, 3]
-    """
-    count = len(rows) if rows.ndim == 2 else round((1 + math.sqrt(1 + 8 * len(rows))) / 2)
-    if count < 3:
-        return list(range(count))
-    tree = linkage(rows.astype(float), "average", optimal_ordering=count <= _BEST_ORDER)
-    return [int(row) for row in leaves_list(tree)]

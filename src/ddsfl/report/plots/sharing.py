@@ -18,9 +18,9 @@ from ddsfl.report.plots.figure import (
     ordinal,
     save_figure,
     set_title,
-    similar_order,
 )
 from ddsfl.report.plots.names import drawn_names
+from ddsfl.report.similar import similar_order
 
 #: Inches: height of a row, of all rows at most, from which height rows are parted by lines, height of the
 #: numbers above them and the distance between both.
