@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -164,7 +165,7 @@ class Desk(NamedTuple):
             model = load_model(path, self.device, self.network)
             images, labels, names, paths = self._read(model, self.given.images)
             cells.append([asked_cell(model, images, dict(enumerate(labels)), names, self.console)])
-            albums.append(Album(dict(zip(names, paths)), lambda split, model=model: model))
+            albums.append(Album(dict(zip(names, paths)), partial(_same, model)))
         called = _distinct([path.stem for path in self.given.subjects], self.given.subjects)
         return report_of_two(
             " and ".join(called), called, (cells[0], cells[1]), (albums[0], albums[1]), self.console
@@ -192,6 +193,10 @@ class Desk(NamedTuple):
             [names[number] for number in numbers],
             [image_set.paths[number] for number in numbers],
         )
+
+
+def _same(model: SceneClassifier, split: str) -> SceneClassifier:
+    return model
 
 
 def _called(path: Path, cells: list[Cell]) -> str:

@@ -55,11 +55,15 @@ def held_out_cell(model: SceneClassifier, names: Sequence[str] | None = None) ->
     if validation is None or validation.decisions is None or validation.membership is None:
         return None
     classes = [str(name) for name in model.classes_]
-    true = [tuple(classes[at] for at in np.flatnonzero(row)) for row in validation.membership]
+    membership = validation.membership
     scores = validation.decisions[:, 0] if validation.decisions.shape[1] == 1 else validation.decisions
     if names is None:
-        names = [f"training image {number + 1}" for number in range(len(true))]
-    labels: list[Label] = list(true) if model.multilabel_ else [one[0] for one in true]
+        names = [f"training image {number + 1}" for number in range(len(membership))]
+    labels: list[Label]
+    if model.multilabel_:
+        labels = [tuple(classes[at] for at in np.flatnonzero(row)) for row in membership]
+    else:
+        labels = [classes[at] for at in membership.argmax(axis=1)]
     return {**_cell(model, names, labels, scores, HELD_OUT), "pixels": model.training_["fingerprint"]}
 
 

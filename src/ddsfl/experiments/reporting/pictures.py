@@ -61,7 +61,7 @@ def most_worth_showing(classes: Sequence[Sequence[str]]) -> list[int]:
     n_classes = len({name for names in classes for name in names}) or 1
     most = min(PER_CLASS, max(1, IN_ALL // n_classes))
     seen: Counter[str] = Counter()
-    chosen = []
+    chosen: list[int] = []
     for number, names in enumerate(classes):
         if len(chosen) == IN_ALL:
             break
