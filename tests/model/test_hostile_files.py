@@ -159,6 +159,22 @@ def test_settings_have_the_bounds_that_users_have_and_fit_the_tensors(refused, p
     refused(change)
 
 
+@pytest.mark.parametrize("name", ["/tmp/evil", "../evil", "a\\evil", "evil.png", "..", "C:evil", "e\nvil", " "])
+@pytest.mark.parametrize("what", ["block", "source"])
+def test_names_that_lead_out_of_the_folder_of_pictures_are_refused(refused, name, what):
+    def change(tensors, header):
+        settings = header["settings"]
+        if what == "source":
+            settings["sources"][name] = settings["sources"].pop("sift")
+            settings["blocks"][1]["source"] = name
+            return
+        settings["blocks"][1]["name"] = name
+        for tensor in [tensor for tensor in tensors if ".sift" in tensor]:
+            tensors[tensor.replace("sift", name)] = tensors.pop(tensor)
+
+    assert "characters, none of them" in refused(change)
+
+
 ALL_TENSORS = [
     *(f"source.stack.layer1.{part}" for part in ("mean", "axes", "gains", "filters", "pixel_filters")),
     *(f"source.stack.layer1.{part}" for part in ("sharing", "n_exemplars", "objective", "terms")),

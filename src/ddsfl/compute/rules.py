@@ -211,7 +211,14 @@ def _part(name: str) -> str:
 
 
 def _is_name(value: Any) -> bool:
-    if not isinstance(value, str) or not value.isprintable() or "." in value:
+    """Return whether a value can be part of a file name on every system, and of a path of settings.
+
+    What is printable has no control characters, marks of direction or halves of characters. Without dots
+    there is no name of a folder ("..") either.
+    """
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip():
+        return False
+    if value.upper() in _DEVICES or not _SIGNS_OF_PATHS.isdisjoint(value):
         return False
     return 0 < len(value.encode()) <= 100
 
@@ -222,5 +229,13 @@ def _number(value: float) -> str:
 
 NOTHING = Rule("None (null)", lambda value: value is None)
 FLAG = instance((bool, np.bool_), "true or false")
-#: Part of file names and of paths of settings, which dots separate.
-NAME = Rule("1 to 100 printable characters without dots", _is_name)
+#: What parts paths of files and of settings, or means something else in them on some system.
+_SIGNS_OF_PATHS = frozenset('./\\:*?"<>|')
+#: What Windows takes for a device, whatever follows behind a dot.
+_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{kind}{n}" for kind in ("COM", "LPT") for n in range(1, 10))}
+#: Names of sources and blocks, which become part of file names and of paths of settings. A model file of
+#: somebody else has them too: pictures of its blocks must not lie outside of the folder that was asked for.
+NAME = Rule(
+    '1 to 100 printable characters, none of them one of . / \\ : * ? " < > |, without blanks at its ends',
+    _is_name,
+)
