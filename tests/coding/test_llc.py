@@ -82,6 +82,7 @@ def test_elimination_solves_each_system():
     ("settings", "message"),
     [
         ({"n_neighbors": 9}, "n_neighbors=9"),
+        ({"n_neighbors": 51, "n_words": 60}, "n_neighbors=51; expected a whole number from 1 to 50"),
         ({"regularisation": 0}, "regularisation=0"),
         ({"search": "slow"}, "search='slow'; expected 'fast' or 'exact'"),
     ],

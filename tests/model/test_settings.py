@@ -216,3 +216,15 @@ def test_stored_settings_that_are_incomplete_or_have_other_names_are_refused(cha
 def test_what_is_no_mapping_is_no_settings(values):
     with pytest.raises(ValueError, match=r"; expected settings by name\.$"):
         Settings.from_json(values)
+
+
+def test_there_are_at_most_32_sources():
+    def made(count):
+        return Settings(layers=(), sources=named(count), blocks=(Block("a", source="s0"),))
+
+    def named(count):
+        return {f"s{number}": {"method": "sift"} for number in range(count)}
+
+    assert len(made(32).sources) == 32
+    with pytest.raises(ValueError, match="expected up to 32 descriptors by name"):
+        made(33)

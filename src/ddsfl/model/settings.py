@@ -34,6 +34,8 @@ from ddsfl.patches.source import Source
 
 #: What ``sources`` may name: all descriptors except the learned layers, which ``layers`` defines.
 NAMED = {name: kind for name, kind in METHODS.items() if name != "stack"}
+#: Each source describes every image: this bounds the time that a model file of a few kilobytes can take.
+MOST_SOURCES = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Settings(Checked):
         max_side=whole(1, 8192),
         layers=several(instance(Layer, "a Layer"), 0, 20),
         sources=Rule(
-            "up to 100 descriptors by name, each a method and its parameters",
-            lambda value: isinstance(value, Mapping) and len(value) <= 100,
+            f"up to {MOST_SOURCES} descriptors by name, each a method and its parameters",
+            lambda value: isinstance(value, Mapping) and len(value) <= MOST_SOURCES,
         ),
         blocks=several(instance(Block, "a Block"), 1, 100),
         classifier=parameters_of(LinearClassifier),
