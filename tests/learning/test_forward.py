@@ -10,6 +10,7 @@ from ddsfl.compute.rows import Responses, rectified
 from ddsfl.learning.forward import ForwardPass, average_pool
 from ddsfl.learning.layer import spanned_field
 from ddsfl.learning.stack import FilterStack
+from ddsfl.patches import normalise
 from ddsfl.patches.geometry import Batch, scaled_shapes
 from tests.oracles import forward as oracle
 from tests.support.stacks import LAYERS, random_stack
@@ -207,3 +208,29 @@ def test_describe_before_fit_says_so():
 
     with pytest.raises(NotFittedError):
         FilterStack(LAYERS).describe([noise((70, 70))])
+
+
+@pytest.mark.parametrize("signs", [0.0, 1.0])
+@pytest.mark.parametrize("room", [1, 10_000, 60_000])
+def test_more_patches_than_fit_at_a_time_change_no_response(monkeypatch, signs, room):
+    stack = random_stack([dataclasses.replace(LAYERS[0], signs=signs), *LAYERS[1:]])
+    batch = Batch.of([noise((40, 37)), noise((33, 43), seed=1)])
+    whole = ForwardPass(stack.layers, stack.learned_, batch)
+    expected = whole.responses(0, 2), whole.responses(1, stack.layers[1].step)
+    monkeypatch.setitem(normalise.PATCH_BYTES, "cpu", room)
+    parts = ForwardPass(stack.layers, stack.learned_, batch)
+    for layer, step in ((0, 2), (1, stack.layers[1].step)):
+        found = parts.responses(layer, step)
+        assert found.shape == expected[layer].shape
+        torch.testing.assert_close(found, expected[layer], rtol=1e-4, atol=1e-5)
+
+
+def test_large_fields_take_bounded_memory(monkeypatch):
+    monkeypatch.setitem(normalise.PATCH_BYTES, "cpu", 2**20)
+    sizes = []
+    real = normalise.contrast_normalise
+    monkeypatch.setattr(normalise, "contrast_normalise", lambda rows, n: sizes.append(rows.nbytes) or real(rows, n))
+    stack = random_stack([dataclasses.replace(LAYERS[0], step=1)])
+    ForwardPass(stack.layers, stack.learned_, Batch.of([noise((150, 150))])).responses(0, 1)
+    assert len(sizes) > 10
+    assert max(sizes) <= 2**19  # raw and normalised patches are there at the same time

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ddsfl.compute.rules import ParameterError
+from ddsfl.encoder.block import Block
 from ddsfl.model.presets import PRESETS, preset
 from ddsfl.model.settings import Settings, plain
 

@@ -4,12 +4,19 @@ import numpy as np
 import pytest
 import torch
 
+from ddsfl.compute.device import rows_within
 from ddsfl.compute.pca import Moments
+from ddsfl.model.presets import PRESETS
+from ddsfl.patches.batches import BATCH_PIXELS
+from ddsfl.patches.geometry import grid_tiles, patches_on_grid
 from ddsfl.patches.normalise import (
     CONTRAST_FLOOR,
+    PATCH_BYTES,
     contrast_normalise,
     contrast_statistics,
+    grid_shape,
     learn_input_space,
+    normalised_patches,
 )
 
 
@@ -70,3 +77,30 @@ def test_axes_without_variance_are_dropped(inputs):
 def test_nothing_to_learn_from_equal_inputs():
     with pytest.raises(ValueError, match="nothing to learn from flat images"):
         learn_input_space(Moments.of(torch.ones(9, 4)), 4, smoothing=0.1)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("budget", [1, 3 * 16 * 8 * 7, 10**5])
+def test_patches_come_in_tiles_that_fit_the_budget_and_cover_the_grid_once(channels, budget):
+    pixels = torch.rand(3, channels, 19, 26, generator=torch.Generator().manual_seed(0))
+    whole = contrast_normalise(patches_on_grid(pixels, 4, 3).flatten(0, 2), channels)
+    shape = grid_shape(pixels, 4, 3)
+    assert shape == (3, 6, 8)
+    found = torch.full((*shape, whole.shape[1]), torch.nan)
+    for tile, rows in normalised_patches(pixels, 4, 3, budget):
+        assert len(rows) == 1 or 2 * rows.nbytes <= budget
+        assert bool(found[tile].isnan().all())
+        found[tile] = rows.view(found[tile].shape)
+    assert torch.equal(found.flatten(0, 2), whole)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_batch_of_a_preset_is_one_piece(name, device, channels):
+    layers = PRESETS[name].layers
+    steps = [layers[0].step, *(layer.grid for layer in layers[1:2])]
+    side = int(BATCH_PIXELS[device] ** 0.5)
+    shape = (1, *(2 * ((side - layers[0].field) // min(steps) + 1,)))
+    bytes_a_patch = channels * layers[0].field ** 2 * (2 if device == "cuda" else 8)
+    assert len(list(grid_tiles(shape, rows_within(bytes_a_patch, PATCH_BYTES[device])))) == 1

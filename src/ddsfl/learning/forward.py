@@ -7,6 +7,7 @@ Pooling before the next bank matters more than anything else in the hierarchy (d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from ddsfl.patches.geometry import (
     patches_at,
     resampled_patches,
 )
-from ddsfl.patches.normalise import contrast_normalise, normalised_patches
+from ddsfl.patches.normalise import contrast_normalise, grid_shape, normalised_patches
 
 
 class ResponseMap(NamedTuple):
@@ -121,8 +122,19 @@ class ForwardPass:
         field = self.layers[index].field
         if min(self.batch.pixels.shape[2:]) < field:
             return self._no_responses(index)
-        shape, patches = normalised_patches(self.batch.pixels, field, stride)
-        return ResponseMap(shape, self._respond(index, patches, *self.learned[index].folded))
+        shape, offset = grid_shape(self.batch.pixels, field, stride), None
+        values: Tensor | None = None
+        for tile, patches in normalised_patches(self.batch.pixels, field, stride):
+            found = self._respond(index, patches, *self.learned[index].folded)
+            if len(found.values) == math.prod(shape):
+                return ResponseMap(shape, found)
+            if values is None:
+                values = found.values.new_empty(*shape, found.values.shape[1])
+            part = values[tile]
+            part.copy_(found.values.view(part.shape))
+            offset = found.offset
+        assert values is not None
+        return ResponseMap(shape, Responses(values.flatten(0, 2), offset))
 
     def _upper_responses(self, index: int, stride: int) -> ResponseMap:
         learned, every = self.learned[index], self._cells_a_stride(index, stride)

@@ -9,11 +9,13 @@ blocking transfer would delay work that could already be queued.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ddsfl.compute.device import slices
 
 
 class Batch(NamedTuple):
@@ -172,6 +174,37 @@ def patches_on_grid(pixels: Tensor, field: int, step: int) -> Tensor:
     views = pixels.unfold(2, field, step).unfold(3, field, step)  # (B, channels, rows, columns, f, f)
     batch, channels, rows, columns = views.shape[:4]
     return views.permute(0, 2, 3, 1, 4, 5).reshape(batch, rows, columns, channels * field * field)
+
+
+class Tile(NamedTuple):
+    """A part of the grids of padded images: which images, rows and columns."""
+
+    images: slice
+    rows: slice
+    columns: slice
+
+    def cut(self, pixels: Tensor, field: int, step: int) -> Tensor:
+        """Return the pixels (images, channels, h, w) of padded images whose grid is this tile.
+
+        >>> tile = Tile(slice(0, 1), slice(1, 3), slice(0, 1))
+        >>> tile.cut(torch.arange(8.0).view(1, 1, 8, 1), 1, 3).flatten().tolist()
+        [3.0, 4.0, 5.0, 6.0]
+        """
+        down, across = (slice(s.start * step, (s.stop - 1) * step + field) for s in self[1:])
+        return pixels[self.images, :, down, across].contiguous()
+
+
+def grid_tiles(shape: tuple[int, int, int], most: int) -> Iterator[Tile]:
+    """Cut grids (images, rows, columns) into tiles of at most ``most`` fields: one tile if all fit.
+
+    >>> [[part.stop - part.start for part in tile] for tile in grid_tiles((3, 2, 4), 5)][:2]
+    [[1, 1, 4], [1, 1, 4]]
+    """
+    n_images, n_rows, n_columns = shape
+    for images in slices(n_images, max(1, most // (n_rows * n_columns))):
+        for rows in slices(n_rows, max(1, most // n_columns)):
+            for columns in slices(n_columns, max(1, most)):
+                yield Tile(images, rows, columns)
 
 
 def patches_at(pixels: Tensor, images: Tensor, corners: Tensor, field: int) -> Tensor:

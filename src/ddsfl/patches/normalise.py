@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import has_kernels
+from ddsfl.compute.device import has_kernels, rows_within
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.rows import contrast_rows
-from ddsfl.patches.geometry import patches_on_grid
+from ddsfl.patches.geometry import Tile, grid_tiles, patches_on_grid
 
 #: Its square is added to the variance of patches of pixels in [0, 1], which keeps flat patches near zero.
 CONTRAST_FLOOR = 10 / 255
+
+#: Bytes of the patches that exist at a time. A batch of any preset fits in one piece (`BATCH_PIXELS` of
+#: `patches.batches`, in colour too): its products are never divided, so its responses do not depend on this.
+PATCH_BYTES = {"cpu": 256 * 2**20, "cuda": 2 * 2**30}
 
 
 def contrast_statistics(patches: Tensor, channels: int = 1) -> tuple[Tensor, Tensor]:
@@ -41,22 +46,39 @@ def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
     return (patches.unflatten(1, (channels, -1)) - mean[:, :, None]).mul_(inverse[:, :, None]).flatten(1)
 
 
-def normalised_patches(pixels: Tensor, field: int, stride: int) -> tuple[tuple[int, int, int], Tensor]:
-    """Return the grid (B, rows, columns) of all patches of padded images, and the patches as rows.
+def normalised_patches(
+    pixels: Tensor, field: int, stride: int, budget_bytes: int | None = None
+) -> Iterator[tuple[Tile, Tensor]]:
+    """Yield the patches of padded images as rows, in tiles of their grid of at most ``budget_bytes``.
 
     Patches are normalised as in `contrast_normalise`; in half precision where a fused CUDA kernel does it.
+    By default the budget is `PATCH_BYTES` of the device.
 
-    >>> shape, rows = normalised_patches(torch.rand(2, 1, 20, 22), field=16, stride=3)
-    >>> shape, tuple(rows.shape)
-    ((2, 2, 3), (12, 256))
+    >>> [(tile, rows)] = normalised_patches(torch.rand(2, 1, 20, 22), field=16, stride=3)
+    >>> tile.rows, tile.columns, tuple(rows.shape)
+    (slice(0, 2, None), slice(0, 3, None), (12, 256))
     """
-    n_images, channels, height, width = pixels.shape
-    if has_kernels(pixels):
-        shape = (n_images, (height - field) // stride + 1, (width - field) // stride + 1)
-        return shape, contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
-    patches = patches_on_grid(pixels, field, stride)
-    n_rows, n_columns = patches.shape[1:3]
-    return (n_images, n_rows, n_columns), contrast_normalise(patches.flatten(0, 2), channels)
+    channels, fused = pixels.shape[1], has_kernels(pixels)
+    # Without the kernel, patches exist twice: raw and normalised.
+    bytes_a_patch = channels * field**2 * (2 if fused else 2 * pixels.element_size())
+    most = rows_within(bytes_a_patch, budget_bytes or PATCH_BYTES[pixels.device.type])
+    for tile in grid_tiles(grid_shape(pixels, field, stride), most):
+        part = tile.cut(pixels, field, stride)
+        if fused:
+            yield tile, contrast_rows(part, field, stride, CONTRAST_FLOOR)
+        else:
+            patches = patches_on_grid(part, field, stride)
+            yield tile, contrast_normalise(patches.flatten(0, 2), channels)
+
+
+def grid_shape(pixels: Tensor, field: int, stride: int) -> tuple[int, int, int]:
+    """Return the grid (images, rows, columns) of all patches of padded images (B, channels, H, W).
+
+    >>> grid_shape(torch.zeros(2, 1, 20, 22), field=16, stride=3)
+    (2, 2, 3)
+    """
+    n_images, _, height, width = pixels.shape
+    return n_images, (height - field) // stride + 1, (width - field) // stride + 1
 
 
 class InputSpace(NamedTuple):
