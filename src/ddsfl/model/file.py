@@ -15,6 +15,7 @@ from safetensors.numpy import load_file, save
 import ddsfl
 from ddsfl.compute.checksums import checksum_of, checksum_of_values, strict_json
 from ddsfl.compute.files import regular_only
+from ddsfl.compute.rules import shown
 from ddsfl.compute.stages import write_whole
 from ddsfl.compute.words import why_not
 
@@ -24,7 +25,10 @@ FORMAT_VERSION = 4
 READABLE = (1, 2, 3, 4)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
-_MAX_HEADER_BYTES = 100_000_000  # safetensors' own limit
+#: Bytes of a header, and signs in it that part values. ImageNet's 21,841 classes with names of 40 characters, in
+#: a script that JSON writes with six signs each, and 2,000 tensors (100 blocks have 600) need 7 MB and 80,000
+#: signs. Parsed values take up to 30 times their text, so both are looked at before anything is parsed.
+_MAX_HEADER_BYTES, _MAX_SIGNS = 16 * 2**20, 1_500_000
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -73,8 +77,15 @@ def write_model(
         text = json.dumps({**stamped, "checksum": checksum_of_values(stamped)})
     except (TypeError, ValueError) as error:
         raise ModelFileError(f"The model's header cannot be written as JSON: {error}.") from error
+    payload = save(arrays, metadata={_KEY: text})
+    length = int.from_bytes(payload[:8], "little")
+    if length > _MAX_HEADER_BYTES or _signs(payload[8 : 8 + length]) > _MAX_SIGNS:
+        raise ModelFileError(
+            f"The model's header has {length:,} bytes; expected at most {_MAX_HEADER_BYTES:,} bytes with "
+            f"{_MAX_SIGNS:,} values: fewer classes, or shorter names."
+        )
     try:
-        write_whole(Path(path), save(arrays, metadata={_KEY: text}))
+        write_whole(Path(path), payload)
     except OSError as error:
         raise ModelFileError(
             f"The model could not be saved to {path}: {why_not(error)}; nothing there was changed."
@@ -98,7 +109,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Arrays, dict[str, Any]]:
             raise ModelFileError(f"{path} is damaged: its checksums are not those of its tensors.")
         for name, array in arrays.items():
             if checksum_of(array) != checksums[name]:
-                raise ModelFileError(f"{path} is damaged: tensor {name!r} does not have its checksum.")
+                raise ModelFileError(f"{path} is damaged: tensor {shown(name)} does not have its checksum.")
     return arrays, header
 
 
@@ -112,14 +123,19 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
             text = stream.read(length) if length <= min(size, _MAX_HEADER_BYTES) else stream.read(1)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be opened: {why_not(error)}.") from error
-    if not text.startswith(b"{") or length > _MAX_HEADER_BYTES:
+    if not text.startswith(b"{") or length > max(size, _MAX_HEADER_BYTES):
         raise ModelFileError(f"{path} is not a ddsfl model: it is not a safetensors file.")
+    if length > _MAX_HEADER_BYTES:
+        found = f"its header has {length:,} bytes; expected at most {_MAX_HEADER_BYTES:,}"
+        raise ModelFileError(f"{path} is not a ddsfl model: {found}.")
     if len(text) < length:
         raise ModelFileError(f"{path} is cut off: its header is incomplete.")
+    if _signs(text) > _MAX_SIGNS:
+        raise ModelFileError(f"{path} is not a valid model: its header has more than {_MAX_SIGNS:,} values.")
     try:
         entries = strict_json(text)
         metadata = entries.pop("__metadata__", {})
-        end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+        end = 8 + length + max(map(_end, entries.values()), default=0)
         header = strict_json(metadata[_KEY]) if _KEY in metadata else {}
         foreign = header.get("format") != FORMAT
     except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
@@ -135,6 +151,27 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         if "checksums" not in header or header.get("checksum") != checksum_of_values(rest):
             raise ModelFileError(f"{path} is damaged: its header does not have its checksum.")
     return dict(header)
+
+
+def _signs(text: bytes) -> int:
+    """Return an upper bound of how many values a JSON text holds: the signs that begin or follow one.
+
+    >>> _signs(b'{"a": [1, 2]}')
+    3
+    """
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
+def _end(entry: Mapping[str, Any]) -> int:
+    """Return where the bytes of a tensor end, behind the header; ValueError if no file can be so long.
+
+    >>> _end({"data_offsets": [0, 24]})
+    24
+    """
+    begin, end = entry["data_offsets"]
+    if not (type(begin) is type(end) is int and 0 <= begin <= end < 2**63):
+        raise ValueError("not a place in a file")
+    return end
 
 
 def _check_format(path: str | os.PathLike[str], found: Any) -> None:

@@ -15,7 +15,7 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty
 from ddsfl.classify.validation import Validation
 from ddsfl.coding.base import Coding
-from ddsfl.compute.rules import instance, several
+from ddsfl.compute.rules import instance, several, shown
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
@@ -113,7 +113,7 @@ def restored_model(
         given = Tensors(tensors)
         learned = restore_learned(settings, given, device, len(classes))
         if given.unread():
-            raise ValueError(f"tensor {given.unread()[0]!r} is unknown")
+            raise ValueError(f"tensor {shown(given.unread()[0])} is unknown")
         _check_agreement(settings, learned, header)
         files = NetworkFiles.of_loaded(networks, learned.sources, sources.keys())
         # Changes have the paths of files that were there at the training, not here.
