@@ -69,6 +69,10 @@ def test_only_values_that_can_be_shown_are_taken(saved):
     odd = {"device": 3, "threads": -1, "system": "x", "libraries": {"a": []}, "seconds": {"b": "c"}, "new": 1}
     file_beside(saved).write_text(json.dumps({**values, **odd}))
     assert loaded(saved).run_ == Run(system="x")
+    many = {f"a{number}": 1 for number in range(30_001)}
+    odd = {"device": "x" * 201, "threads": 2**30, "seconds": many, "libraries": {"x" * 201: "1"}}
+    file_beside(saved).write_text(json.dumps({**values, **odd, "system": "x"}))
+    assert loaded(saved).run_ == Run(system="x")
 
 
 def test_a_model_saved_again_keeps_it(fitted, saved, tmp_path):

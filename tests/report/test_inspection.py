@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.run_file import Run
 from ddsfl.report.inspection import describe_model
 from ddsfl.report.pictures import draw_model
 from tests.support.tiny import TINY, tiny_scenes
@@ -66,3 +67,21 @@ def test_pictures_show_what_was_learned(model, tmp_path):
     for path in drawn:
         with Image.open(path) as picture:
             assert 300 < max(picture.size) <= 3000
+
+
+def test_of_very_many_stages_the_longest_are_listed(model, monkeypatch):
+    seconds = {f"stage{number}": float(number % 100) for number in range(1000)}
+    monkeypatch.setattr(model, "run_", Run(seconds=seconds))
+    rows = rows_of(describe_model(model)[-1])
+    assert len(rows) == 50 + 2
+    assert {float(row[1]) for row in rows[:50]} == {99.0, 98.0, 97.0, 96.0, 95.0}
+    assert [row[0] for row in rows[:2]] == ["stage95", "stage96"]  # in their order
+    assert rows[-2][:2] == ["950 shorter stages, not listed", "44650.0"]
+    assert rows[-1][:2] == ["total", "49500.0"]
+
+
+def test_of_very_many_classes_the_first_are_listed(model, monkeypatch):
+    monkeypatch.setattr("ddsfl.report.inspection._CLASSES", 2)
+    [classes] = [table for table in describe_model(model) if table.title == "Classes"]
+    assert len(rows_of(classes)) == 2
+    assert classes.caption == "1 more class, not listed."

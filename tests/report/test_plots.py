@@ -212,3 +212,37 @@ def test_words_are_drawn_as_strokes_of_their_gradients(tmp_path, figures):
     np.testing.assert_allclose(second[1] - [1.28, 0], [[0.75, 0.75], [0.875, 0.75]], atol=1e-9)
     assert axes.yaxis_inverted()
     assert texts_of(axes.texts) == ["coast", "street", "Strokes."]
+
+
+ODD = ["\ud800", "a\udcff", "$\\frac{1}{", "\x1b[31m\n", "\u202eb", "\0", "", "x" * 5000]
+
+
+def test_names_that_are_no_text_are_drawn_escaped_in_every_picture(tmp_path, figures):
+    rng, count = np.random.default_rng(0), len(ODD)
+    patch = np.zeros((3, 3), np.uint8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plots.draw_confusion(tmp_path / "a.png", rng.integers(0, 9, (count, count)), ODD, ODD[0])
+        plots.draw_shares(tmp_path / "b.png", np.full((count, count), 1 / count), ODD, ODD, ODD[1])
+        plots.draw_sharing(tmp_path / "c.png", rng.random((count, 9)) < 0.5, ODD, ODD[2])
+        plots.draw_words(tmp_path / "d.png", rng.random((count, 2, 2, 4)), ODD, ODD[0], ODD[3])
+        plots.draw_objective(tmp_path / "e.png", rng.random((5, count)), ODD, ODD[0])
+        plots.draw_filters(tmp_path / "f.png", rng.random((3, 4, 4)), ODD[0], caption=ODD[1])
+        tiles = rng.random((count, 3, 3, 1))
+        plots.draw_firing(tmp_path / "g.png", tiles, [[patch]] * count, ODD, [[name] for name in ODD], ODD[0])
+    assert len(os.listdir(tmp_path)) == 7
+
+
+def test_pictures_of_very_many_classes_and_steps_draw_some_of_them(tmp_path, figures):
+    names = [f"class {number}" for number in range(6001)]
+    plots.draw_shares(tmp_path / "a.png", np.full((6001, 2), 0.5), ["a", "b"], names, "")
+    assert len(figures[-1].axes[0].patches) == 2 * 1501
+    assert "Every 4th class is drawn; every " in heading(figures[-1].axes[0])[1]
+    sharing = np.random.default_rng(0).random((6001, 3)) < 0.5
+    plots.draw_sharing(tmp_path / "b.png", sharing, names, "")
+    assert len(figures[-1].axes[2].patches) == 1501
+    assert "3 of 3 filters are used: 0 by all 6001 classes" in heading(figures[-1].axes[1])[1]
+    plots.draw_objective(tmp_path / "c.png", np.arange(90_001.0)[:, None] + 1, ["objective"], "")
+    [line] = figures[-1].axes[0].lines
+    assert len(line.get_xdata()) == 9001
+    assert line.get_xdata()[[0, 1, -1]].tolist() == line.get_ydata()[[0, 1, -1]].tolist() == [1, 11, 90_001]

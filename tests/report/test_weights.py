@@ -1,3 +1,4 @@
+import tracemalloc
 import types
 
 import numpy as np
@@ -7,9 +8,11 @@ from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.vq import VectorQuantisation
 from ddsfl.encoder.block import Block
 from ddsfl.report.weights import (
+    MOST_COMPARED,
     block_parts,
     block_shares,
     confusable_classes,
+    lowest_products,
     weighed_names,
     words_that_matter,
 )
@@ -79,3 +82,35 @@ def test_words_of_fisher_vectors_own_the_gradients_of_means_and_deviations():
     weights[2, 1] = 1  # class c, means of Gaussian 0
     found = words_that_matter(made_model(weights, [coding]), 0, most=2)
     assert found == ([2, 0], ["a", "c"])
+
+
+@pytest.mark.parametrize("rows", [None, 1, 7, 40])
+@pytest.mark.parametrize("ties", [False, True])
+def test_pairs_in_blocks_are_those_of_the_complete_matrix(rows, ties):
+    rng = np.random.default_rng(0)
+    vectors = rng.integers(-1, 2, (41, 3)).astype(float) if ties else rng.standard_normal((41, 5))
+    products = vectors @ vectors.T
+    first, second = np.triu_indices(41, k=1)
+    order = np.argsort(products[first, second], kind="stable")
+    for most in (1, 10, 819, 820, 2000):
+        found = lowest_products(vectors, most, rows)
+        expected = list(zip(first[order[:most]].tolist(), second[order[:most]].tolist()))
+        if ties or rows is None:
+            assert [pair[:2] for pair in found] == expected
+        np.testing.assert_allclose([pair[2] for pair in found], products[first, second][order[:most]], atol=1e-12)
+        assert len({pair[:2] for pair in found}) == min(most, 820)
+
+
+def test_many_classes_take_no_matrix_of_all_pairs():
+    weights = np.random.default_rng(0).standard_normal((12_000, 1)).astype(np.float32)
+    model = made_model(weights, [codebook(1)], classes=range(12_000))
+    tracemalloc.start()
+    try:
+        pairs = confusable_classes(model, 10)
+        assert tracemalloc.get_traced_memory()[1] < 600e6  # the matrix alone has 1.2 GB in double precision
+    finally:
+        tracemalloc.stop()
+    assert [pair.cosine for pair in pairs] == [-1.0] * 10
+    assert pairs == sorted(pairs, key=lambda pair: (int(pair.first), int(pair.second)))
+    too_many = made_model(np.ones((MOST_COMPARED + 1, 1)), [codebook(1)], classes=range(MOST_COMPARED + 1))
+    assert confusable_classes(too_many, 10) == []

@@ -25,6 +25,9 @@ from ddsfl.compute.words import why_not
 
 _LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")
 _MAX_BYTES = 2**20
+#: Stages, one per 200 images and block, and libraries; more are not believed, nor longer words. The file itself
+#: has room for 25,000 stages.
+_MAX_STAGES, _MAX_LIBRARIES, _MAX_CHARACTERS = 30_000, 100, 200
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,22 @@ def library_versions() -> dict[str, str]:
 def _is_valid(name: str, value: Any) -> bool:
     """Return whether a value that was read can be a field of `Run`."""
     if name in ("device", "system"):
-        return isinstance(value, str)
+        return _is_word(value)
     if name == "threads":
-        return type(value) is int and value >= 0
+        return type(value) is int and 0 <= value <= 2**20
     if name == "libraries":
-        return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+        return _is_named(value, _MAX_LIBRARIES) and all(map(_is_word, value.values()))
     if name == "seconds":
-        return isinstance(value, dict) and all(_is_time(item) for item in value.values())
+        return _is_named(value, _MAX_STAGES) and all(map(_is_time, value.values()))
     return False
+
+
+def _is_named(value: Any, most: int) -> bool:
+    return isinstance(value, dict) and len(value) <= most and all(map(_is_word, value))
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _MAX_CHARACTERS
 
 
 def _is_time(value: Any) -> bool:

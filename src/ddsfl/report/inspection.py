@@ -16,8 +16,8 @@ from ddsfl.report.pairs import Confusions, class_pairs
 from ddsfl.report.sharing import SharingCounts, chosen_by_class, own_counts
 from ddsfl.report.weights import block_parts, confusable_classes
 
-#: Rows of the table of similar classes, and length of the bars of times.
-_PAIRS, _BAR = 10, 30
+#: Rows of the table of similar classes, of classes and of times, and length of the bars of times.
+_PAIRS, _CLASSES, _STAGES, _BAR = 10, 2000, 50, 30
 
 
 def describe_model(model: SceneClassifier) -> list[Table]:
@@ -43,9 +43,12 @@ def _classes_table(model: SceneClassifier) -> Table:
         _right("number"), "class", _right("images"), *(_right(f"own filters, layer {n}") for n in own),
         title="Classes",
     )  # fmt: skip
-    for row, (name, count) in enumerate(zip(model.classes_, model.training_["images_per_class"])):
+    listed = zip(model.classes_[:_CLASSES], model.training_["images_per_class"])
+    for row, (name, count) in enumerate(listed):
         owned = (str(counts[row]) for counts in own.values())
         classes.add_row(str(row + 1), Text(str(name)), str(count), *owned)
+    if len(model.classes_) > _CLASSES:
+        classes.caption = f"{counted(len(model.classes_) - _CLASSES, 'more class', 'more classes')}, not listed."
     return classes
 
 
@@ -180,11 +183,18 @@ def _without(without: float | None, score: float | None) -> str:
 
 
 def _times(model: SceneClassifier) -> Table:
+    """Return the times of the stages in their order: of all, or of those that took longest."""
     joined = _by_kind(model.run_.seconds)
+    shown = set(sorted(joined, key=lambda name: -joined[name])[:_STAGES])
     seconds = Table("stage", _right("seconds"), "", title="Time")
     longest = max([*joined.values(), 1e-9])
     for name, value in joined.items():
-        seconds.add_row(Text(describe_stage(name)), f"{value:.1f}", Text("█" * round(_BAR * value / longest)))
+        if name in shown:
+            bar = Text("█" * round(_BAR * value / longest))
+            seconds.add_row(Text(describe_stage(name)), f"{value:.1f}", bar)
+    if len(shown) < len(joined):
+        rest = sum(value for name, value in joined.items() if name not in shown)
+        seconds.add_row(f"{counted(len(joined) - len(shown), 'shorter stage')}, not listed", f"{rest:.1f}", "")
     seconds.add_section()
     seconds.add_row("total", f"{sum(joined.values()):.1f}", "")
     return seconds

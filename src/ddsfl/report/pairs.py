@@ -38,9 +38,11 @@ class Confusions(NamedTuple):
         """Return those of answers to training images that the SVMs were fitted without, if they are known.
 
         With several labels, an image of class A is taken for B if B was answered and A was not, and it does
-        not show B. What is undecided does not count.
+        not show B. What is undecided does not count. Of more than 2,000 classes nothing is counted.
         """
         if validation is None or validation.decisions is None or validation.membership is None:
+            return None
+        if validation.membership.shape[1] > MOST_CLASSES:
             return None
         answers, shown = validation.answers(), validation.membership
         wrong = answers & ~shown

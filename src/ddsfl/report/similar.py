@@ -13,6 +13,8 @@ Array = np.ndarray[Any, Any]
 
 #: Above this many rows, the best of all orders of a clustering takes too long to find.
 _BEST_ORDER = 300
+#: More rows than this keep their order: the distances of all pairs would take more than 100 MB.
+_MOST_ROWS = 5000
 
 
 def similar_order(rows: Array) -> list[int]:
@@ -22,7 +24,7 @@ def similar_order(rows: Array) -> list[int]:
     [1, 3]
     """
     count = len(rows) if rows.ndim == 2 else round((1 + math.sqrt(1 + 8 * len(rows))) / 2)
-    if count < 3:
+    if not 3 <= count <= _MOST_ROWS:
         return list(range(count))
     tree = linkage(rows.astype(float), "average", optimal_ordering=count <= _BEST_ORDER)
     return [int(row) for row in leaves_list(tree)]

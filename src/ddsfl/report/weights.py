@@ -6,9 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ddsfl.compute.device import rows_within, slices
 from ddsfl.model.classifier import SceneClassifier
 
 Array = np.ndarray[Any, Any]
+
+#: Weights of more classes than this are not compared: their pairs are too many, even for seconds of work.
+MOST_COMPARED = 25_000
 
 
 class Pair(NamedTuple):
@@ -74,14 +78,50 @@ def confusable_classes(model: SceneClassifier, most: int) -> list[Pair]:
     confuses have weights at right angles.
     """
     weights, names = model.classifier_.coef_, weighed_names(model)
-    if len(weights) < 2:
+    if not 2 <= len(weights) <= MOST_COMPARED:
         return []
     lengths = np.linalg.norm(weights, axis=1, keepdims=True)
     unit = weights / np.where(lengths > 0, lengths, 1)
-    cosines = unit @ unit.T
-    rows, columns = np.triu_indices(len(names), k=1)
-    order = np.argsort(cosines[rows, columns], kind="stable")[:most]
-    return [Pair(names[rows[at]], names[columns[at]], float(cosines[rows[at], columns[at]])) for at in order]
+    return [Pair(names[row], names[column], cosine) for row, column, cosine in lowest_products(unit, most)]
+
+
+def lowest_products(vectors: Array, most: int, rows: int | None = None) -> list[tuple[int, int, float]]:
+    """Return the pairs of ``vectors`` (C, d) with the lowest inner products, as (row, column, product).
+
+    They are ordered by product, then by row and column. ``rows`` of the matrix of products exist at a time, by
+    default as many as the working memory holds.
+
+    >>> lowest_products(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), most=2)
+    [(0, 1, -1.0), (0, 2, 0.0)]
+    """
+    count = len(vectors)
+    lowest, places = np.empty(0, vectors.dtype), np.empty(0, np.int64)
+    for part in slices(count, rows or rows_within(3 * vectors.itemsize * count)):
+        products = vectors[part] @ vectors[part.start :].T
+        products[np.tril(np.ones(products.shape, dtype=bool))] = np.inf  # columns begin at the first row
+        values = products.reshape(-1)
+        chosen = _lowest(values, most)
+        row, column = np.divmod(chosen, products.shape[1])
+        joined = np.concatenate([lowest, values[chosen]])
+        numbers = np.concatenate([places, (row + part.start) * count + column + part.start])
+        kept = np.argsort(joined, kind="stable")[:most]  # earlier rows stand first
+        kept = kept[np.isfinite(joined[kept])]
+        lowest, places = joined[kept], numbers[kept]
+    return [(*divmod(int(place), count), float(value)) for place, value in zip(places, lowest)]
+
+
+def _lowest(values: Array, most: int) -> Array:
+    """Return the places of the ``most`` lowest values, ascending places; of equal values the first.
+
+    >>> _lowest(np.array([3, 1, 2, 1, 1]), 2).tolist()
+    [1, 3]
+    """
+    if len(values) <= most:
+        return np.arange(len(values))
+    limit = np.partition(values, most - 1)[most - 1]
+    below = np.flatnonzero(values < limit)
+    equal = np.flatnonzero(values == limit)[: most - len(below)]
+    return np.sort(np.concatenate([below, equal]))
 
 
 def words_that_matter(model: SceneClassifier, block: int, most: int) -> WordWeights | None:

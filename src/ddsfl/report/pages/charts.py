@@ -106,7 +106,7 @@ def learning_lines(curve: Curve) -> LineChart:
     x_values = [v for v in MaxNLocator(5, integer=True).tick_values(0, across) if 0 <= v <= across]
     return LineChart(
         lines,
-        [100 * jump / across for jump in curve.jumps],
+        [100 * jump / across for jump in curve.jumps[:: -(-len(curve.jumps) // _STEPS) or 1]],
         [Tick(100 * value / across, f"{value:.0f}") for value in x_values],
         [Tick(height(value), f"{value:g}") for value in y_values],
     )

@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from ddsfl.report.plots.figure import (
     INK,
     LINES,
+    MOST_ROWS,
     QUIET,
     Array,
     PathLike,
     label_size,
-    ordinal,
+    named_words,
     save_figure,
     set_title,
 )
@@ -39,6 +40,8 @@ def draw_shares(
             f"shares must be ({len(class_names)}, {len(block_names)}) for the names; found {shares.shape}."
         )
     order = np.argsort(-shares[:, 0], kind="stable")
+    thinned = -(-len(order) // MOST_ROWS)
+    order = order[::thinned]
     count = len(order)
     height = min(_HIGHEST, max(1.2, _BAR * count))
     size, every = label_size(height / count)
@@ -71,5 +74,5 @@ def draw_shares(
         prop={"family": block_fonts, "size": 9},
     )  # fmt: skip
     caption = "Percent of the largest possible part in the score of a class, from the weights of the SVM."
-    set_title(axes, title, caption + (f" Every {ordinal(every)} class is named." if every > 1 else ""))
+    set_title(axes, title, caption + named_words(thinned, every))
     save_figure(figure, path)

@@ -26,6 +26,8 @@ LINES = ("#111827", "#2563eb", "#d97706", "#059669", "#dc2626", "#7c3aed", "#089
 DPI, LARGEST = 130, 3000
 #: Font sizes of labels in points; smaller ones cannot be read.
 _LARGE, _SMALL = 9.0, 5.5
+#: Classes that are drawn, one row each: more have no pixel of their own.
+MOST_ROWS = 2000
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
@@ -59,6 +61,17 @@ def label_size(room: float) -> tuple[float, int]:
     """
     size = min(_LARGE, max(_SMALL, 72 * room * 0.85))
     return size, max(1, math.ceil(1.1 * size / (72 * room) - 1e-9))
+
+
+def named_words(drawn: int, named: int) -> str:
+    """Return in words that only every n-th class is drawn, and of those every n-th one is named.
+
+    >>> named_words(1, 1), named_words(1, 3), named_words(2, 3)
+    ('', ' Every 3rd class is named.', ' Every second class is drawn; every 3rd of these is named.')
+    """
+    if drawn == 1:
+        return "" if named == 1 else f" Every {ordinal(named)} class is named."
+    return f" Every {ordinal(drawn)} class is drawn; every {ordinal(named)} of these is named."
 
 
 def ordinal(number: int) -> str:

@@ -71,8 +71,10 @@ def _numbered(number: int, parts: Sequence[str], longest: int) -> str:
 def _without_signs(name: str) -> str:
     """Remove what has no glyph (joiners, variation selectors); line breaks become spaces.
 
-    Names that were read in a plain C locale are bytes in disguise, which are UTF-8 more often than not.
+    Names that were read in a plain C locale are bytes in disguise, which are UTF-8 more often than not. Other
+    halves of characters cannot be encoded, which drawing does: they are escaped.
     """
+    name = "".join(_escaped(c) if "\ud800" <= c < "\udc80" or "\udd00" <= c <= "\udfff" else c for c in name)
     name = name.encode(errors="surrogateescape").decode(errors="surrogateescape")
     spaced = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in name)
     return "".join(c for c in spaced if unicodedata.category(c) != "Cf" and not "\ufe00" <= c <= "\ufe0f")

@@ -8,19 +8,25 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ddsfl.report.plots.figure import INK, LINES, QUIET, Array, PathLike, save_figure, set_title
+from ddsfl.report.plots.names import drawn_names
+
+#: Steps that are drawn, evenly spread, and the last one: a picture has room for no more.
+_DRAWN = 10_000
 
 
 def draw_objective(path: PathLike, values: Array, names: Sequence[str], title: str) -> None:
     """Draw the terms of the objective, ``values`` (steps, terms), over the steps of the optimiser."""
-    values = np.asarray(values, dtype=np.float64)
+    values = np.asarray(values)
     if values.ndim != 2 or values.shape[1] != len(names) or not len(values):
         raise ValueError(
             f"values must be (steps, {len(names)}) for {len(names)} names; found {values.shape}."
         )
+    steps = np.unique(np.append(np.arange(0, len(values), -(-len(values) // _DRAWN)), len(values) - 1))
+    values, steps = values[steps].astype(np.float64), steps + 1
     figure = Figure(figsize=(9, 5))
     axes = figure.add_subplot()
-    steps = np.arange(1, len(values) + 1)
-    for column, name in enumerate(names):
+    texts, fonts = drawn_names(names)
+    for column, name in enumerate(texts):
         line = values[:, column]
         if not np.any(np.nan_to_num(line)):  # a term that is switched off
             continue
@@ -37,6 +43,7 @@ def draw_objective(path: PathLike, values: Array, names: Sequence[str], title: s
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=INK, labelsize=9)
     if axes.lines:
-        axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        prop = {"family": fonts, "size": 9}
+        axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), prop=prop)
     set_title(axes, title, "Upward jumps: neighbours and sharing were selected again.")
     save_figure(figure, path)

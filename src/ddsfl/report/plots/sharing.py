@@ -11,11 +11,12 @@ from matplotlib.figure import Figure
 from ddsfl.report.plots.figure import (
     INK,
     LINES,
+    MOST_ROWS,
     QUIET,
     Array,
     PathLike,
     label_size,
-    ordinal,
+    named_words,
     save_figure,
     set_title,
 )
@@ -39,11 +40,13 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
             f"sharing must be (classes, filters) for {len(class_names)} classes; found shape {sharing.shape}."
         )
     rows = similar_order(sharing)
+    thinned = -(-len(rows) // MOST_ROWS)
+    rows = rows[::thinned]
     ordered = sharing[rows]
     columns = _column_order(ordered)
     ordered = ordered[:, columns]
     n_classes, n_filters = ordered.shape
-    users = ordered.sum(axis=0)
+    users = sharing.sum(axis=0)[columns]
     height = min(_HIGHEST, max(0.8, _ROW * n_classes))
     size, every = label_size(height / n_classes)
     figure = Figure(figsize=(9, _TOP + height))
@@ -54,8 +57,8 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
     matrix = figure.add_subplot(grid[1, 0])
     # The colour is the number of classes that share the filter, so groups stand out.
     matrix.imshow(
-        np.where(ordered, users, 0), aspect="auto", interpolation="nearest", vmin=0, vmax=n_classes,
-        cmap=_sharing_colours(n_classes),
+        np.where(ordered, users, 0), aspect="auto", interpolation="nearest", vmin=0, vmax=len(sharing),
+        cmap=_sharing_colours(len(sharing)),
     )  # fmt: skip
     names, fonts = drawn_names(class_names)
     labelled = range(0, n_classes, every)
@@ -67,8 +70,8 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
     matrix.set_xlabel("filters, from those shared by most classes to those of one class", color=QUIET)
     top = figure.add_subplot(grid[0, 0], sharex=matrix)
     top.fill_between(np.arange(n_filters + 1) - 0.5, np.append(users, users[-1]), step="post", color=LINES[1])
-    top.set_ylim(0, n_classes)
-    top.set_yticks([0, n_classes])
+    top.set_ylim(0, len(sharing))
+    top.set_yticks([0, len(sharing)])
     top.set_ylabel("classes", color=QUIET, fontsize=8)
     top.tick_params(axis="x", which="both", labelbottom=False, length=0)
     top.tick_params(axis="y", colors=QUIET, labelsize=8)
@@ -86,10 +89,7 @@ def draw_sharing(path: PathLike, sharing: Array, class_names: Sequence[str], tit
     side.set_xlabel("filters", color=QUIET, fontsize=8)
     for axes in (matrix, top, side):
         axes.spines[:].set_visible(False)
-    caption = _counts(users, n_classes)
-    if every > 1:
-        caption += f" Every {ordinal(every)} class is named."
-    set_title(top, title, caption)
+    set_title(top, title, _counts(users, len(sharing)) + named_words(thinned, every))
     save_figure(figure, path)
 
 
