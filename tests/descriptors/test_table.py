@@ -63,6 +63,52 @@ def test_the_same_file_comes_before_any_ending(tmp_path):
     assert match_paths(asked, listed, tmp_path).tolist() == [1, 0, 2]
 
 
+def test_links_in_rows_and_in_images_lead_to_the_same_file(tmp_path):
+    for folder in ("store", "days/mon", "days/tue", "table"):
+        (tmp_path / folder).mkdir(parents=True)
+    for day in ("mon", "tue"):
+        (tmp_path / "days" / day / "1.jpg").touch()
+        (tmp_path / f"{day}day").symlink_to(tmp_path / "days" / day)
+    (tmp_path / "store" / "ab12").touch()
+    (tmp_path / "days/mon/2.jpg").symlink_to(tmp_path / "store/ab12")
+    (tmp_path / "back").symlink_to(tmp_path / "days/mon")
+
+    def rows(asked, listed):
+        return match_paths([str(tmp_path / path) for path in asked], listed, tmp_path / "table").tolist()
+
+    images = ["days/mon/1.jpg", "days/tue/1.jpg"]
+    for made in ("../{}", f"{tmp_path}/{{}}", "../table/../{}", "../back/../../{}"):
+        listed = [made.format(path) for path in ("tueday/1.jpg", "monday/1.jpg")]
+        assert rows(images, listed) == [1, 0]
+        assert rows(["monday/1.jpg", "tueday/1.jpg"], [made.format(path) for path in images]) == [0, 1]
+        assert rows(["monday/1.jpg"], [made.format(path) for path in ("days/mon/2.jpg", "monday/1.jpg")]) == [1]
+    # A folder of data where every image is a link to a store.
+    assert rows(["monday/2.jpg"], ["x/monday/2.jpg", "../days/mon/2.jpg"]) == [1]
+    assert rows(["monday/2.jpg"], ["x/monday/2.jpg", "../store/ab12"]) == [1]
+    # As text, ".." behind a link would lead elsewhere: to an image with the same name.
+    (tmp_path / "1.jpg").touch()
+    (tmp_path / "days/1.jpg").touch()
+    assert rows(["1.jpg"], ["../back/../1.jpg", "../days/../1.jpg"]) == [1]
+    assert rows(["back/../1.jpg"], ["../1.jpg", "../days/1.jpg"]) == [1]
+    # The same file twice, through two links.
+    assert rows(["days/mon/1.jpg"], ["../monday/1.jpg", "../back/1.jpg"]) == [-1]
+
+
+def test_a_table_cannot_make_the_program_look_at_paths(tmp_path, monkeypatch):
+    (tmp_path / "n.png").touch()
+    looked = []
+    for name in ("lstat", "stat", "readlink"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda path, *a, _real=real, **k: looked.append(path) or _real(path, *a, **k))
+    deep = "a/" * 1_990
+    listed = [f"{deep}{number}.png" for number in range(500)] + [f"/{deep}n.png", "/root/x/y.png", "n.png"]
+    assert match_paths([str(tmp_path / "n.png")], listed, tmp_path).tolist() == [502]
+    assert match_paths([str(tmp_path / "o.png")], listed, tmp_path).tolist() == [-1]
+    assert match_paths([str(tmp_path / "n.png")], listed[:-1], tmp_path).tolist() == [500]
+    assert len(looked) < 100
+    assert not [path for path in looked if "a/a/a" in os.fspath(path) or "root/x" in os.fspath(path)]
+
+
 def test_relative_paths_asked_for_start_at_the_working_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = [str(tmp_path / "a/1.jpg"), "/elsewhere/b/1.jpg"]

@@ -29,13 +29,15 @@ from ddsfl.patches.source import ListSource
 
 #: Maximum number of images listed in an error message.
 _NAMED = 5
+#: Rows with more parts than this are compared as text only: people have no such paths, and each part is looked up.
+_DEEPEST = 100
 
 
 class TableFeatures(ListSource):
     """Precomputed vectors from a table with the path of an image in each row.
 
     A row belongs to an image if both paths are the same file; relative paths in the table start at its
-    folder. Otherwise the row with the longest common path ending is used: ``coast/1.jpg`` in the table
+    folder. Links are followed if the row ends in the name of the image, or of the file that it links to. Otherwise the row with the longest common path ending is used: ``coast/1.jpg`` in the table
     matches ``/data/scenes/coast/1.jpg``. If several rows match equally well, none is used. No row is used
     for two images.
 
@@ -145,22 +147,21 @@ def _is_table(path: str | os.PathLike[str]) -> bool:
 def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np.ndarray[Any, Any]:
     """Return the row of each requested path among the listed paths, or -1 if there is no unique match.
 
+    ``folder`` is that of the table, without links.
+
     >>> listed = ["a/1.jpg", "b/1.jpg", "b/2.jpg"]
     >>> match_paths(["/x/b/1.jpg", "/x/2.jpg", "/x/1.jpg"], listed, Path("/table")).tolist()
     [1, 2, -1]
     """
-    same_file: dict[str, int] = {}
+    exact = _same_files(asked, listed, folder)
     endings: dict[tuple[str, ...], int] = {}
     longest = max(len(PurePath(os.path.abspath(path)).parts) for path in asked)
     for row, path in enumerate(listed):
-        resolved = os.path.realpath(folder / path)
-        same_file[resolved] = -1 if resolved in same_file else row
-        parts = PurePath(path).parts
-        for length in range(1, min(len(parts), longest) + 1):
+        parts = _last_parts(path, longest)
+        for length in range(1, len(parts) + 1):
             ending = parts[-length:]
             endings[ending] = -1 if ending in endings else row
 
-    exact = [same_file.get(os.path.realpath(path)) for path in asked]
     rows = [_by_ending(path, endings) if row is None else row for path, row in zip(asked, exact)]
     # An ending that two images share identifies neither of them; a file that is listed itself keeps its row.
     takers: dict[int, str] = {}
@@ -171,6 +172,64 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
     }
     sure = [itself is not None or row not in shared for row, itself in zip(rows, exact)]
     return np.where(sure, rows, -1)
+
+
+def _same_files(asked: Sequence[str], listed: Sequence[str], folder: Path) -> list[int | None]:
+    """Return the row that is the same file as each requested path: -1 for several, None for none.
+
+    Paths are compared as text first. Only where this finds nothing, rows with the name of the image are looked
+    up, which follows links: a table of somebody else must not make the program look at any path it lists.
+    """
+    real = [os.path.realpath(path) for path in asked]
+    texts: dict[str, int] = {}
+    for row, path in enumerate(listed):
+        if not _goes_back(path):
+            text = os.path.normpath(os.path.join(folder, path))
+            texts[text] = -1 if text in texts else row
+    # A path without links is the file itself; the same text is the same file, if no link goes back.
+    found = [
+        texts.get(itself, None if _goes_back(path) else texts.get(os.path.abspath(path)))
+        for path, itself in zip(asked, real)
+    ]
+    missing = [number for number, row in enumerate(found) if row is None]
+    names = {os.path.basename(path) for number in missing for path in (asked[number], real[number])}
+    drives = {os.path.splitdrive(path)[0] for path in (*real, str(folder))}
+    same_file: dict[str, int] = {}
+    for row, path in enumerate(listed if missing else ()):
+        whole = os.path.join(folder, path)
+        if os.path.basename(path) not in names or len(_last_parts(whole, _DEEPEST + 1)) > _DEEPEST:
+            continue
+        if os.path.splitdrive(whole)[0] in drives and os.path.exists(whole):
+            resolved = os.path.realpath(whole)
+            same_file[resolved] = -1 if resolved in same_file else row
+    for number in missing:
+        found[number] = same_file.get(real[number])
+    return found
+
+
+def _goes_back(path: str) -> bool:
+    """Return whether ".." follows a folder, so that only a look at the folder tells where it leads.
+
+    >>> _goes_back("a/../b"), _goes_back("../a/b..c"), _goes_back("a/b")
+    (True, False, False)
+    """
+    if ".." not in path:
+        return False
+    parts = path.replace(os.sep, "/").split("/")
+    inside = next((number for number, part in enumerate(parts) if part not in ("", ".", "..")), len(parts))
+    return ".." in parts[inside:]
+
+
+def _last_parts(path: str, most: int) -> tuple[str, ...]:
+    """Return at most so many of the last parts of a path; of a very deep one, no others are looked at.
+
+    >>> _last_parts("/a/b/c", 9), _last_parts("a/b/c", 2)
+    (('/', 'a', 'b', 'c'), ('b', 'c'))
+    """
+    marks = path.replace(os.sep, "/")
+    if marks.count("/") > max(most, _DEEPEST):
+        path = "/".join(marks.rsplit("/", most)[1:])
+    return PurePath(path).parts[-most:]
 
 
 def _by_ending(path: str, endings: Mapping[tuple[str, ...], int]) -> int:
