@@ -92,6 +92,7 @@ def test_links_in_rows_and_in_images_lead_to_the_same_file(tmp_path):
     assert rows(["back/../1.jpg"], ["../1.jpg", "../days/1.jpg"]) == [1]
     # The same file twice, through two links.
     assert rows(["days/mon/1.jpg"], ["../monday/1.jpg", "../back/1.jpg"]) == [-1]
+    assert rows(["monday/1.jpg"], ["../monday/1.jpg", "../days/mon/1.jpg"]) == [-1]
 
 
 def test_a_table_cannot_make_the_program_look_at_paths(tmp_path, monkeypatch):

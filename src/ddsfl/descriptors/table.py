@@ -187,10 +187,11 @@ def _same_files(asked: Sequence[str], listed: Sequence[str], folder: Path) -> li
             text = os.path.normpath(os.path.join(folder, path))
             texts[text] = -1 if text in texts else row
     # A path without links is the file itself; the same text is the same file, if no link goes back.
-    found = [
-        texts.get(itself, None if _goes_back(path) else texts.get(os.path.abspath(path)))
-        for path, itself in zip(asked, real)
-    ]
+    found: list[int | None] = []
+    for path, itself in zip(asked, real):
+        written = {itself} if _goes_back(path) else {itself, os.path.abspath(path)}
+        rows = {texts[text] for text in written if text in texts}
+        found.append(rows.pop() if len(rows) == 1 else -1 if rows else None)
     missing = [number for number, row in enumerate(found) if row is None]
     names = {os.path.basename(path) for number in missing for path in (asked[number], real[number])}
     drives = {os.path.splitdrive(path)[0] for path in (*real, str(folder))}
