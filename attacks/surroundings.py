@@ -61,13 +61,13 @@ SURROUNDINGS = {
     # Limits.
     **{
         f"memory of {size} MB": Surrounding(f"ulimit -v {size}000; {PREDICT}", (1,), "memory|space|map|alloc")
-        for size in (100, 200, 400, 600, 800)
+        for size in (100, 200, 400, 600, 800, 1000, 1300, 1900)
     },
     **{
         f"memory of {size} MB": Surrounding(f"ulimit -v {size}000; {PREDICT}", _MEMORY)
-        for size in (1000, 1100, 1300, 2000)
+        for size in (2000, 2500)
     },
-    "memory of 1000 MB, train": Surrounding(f"ulimit -v 1000000; {TRAIN}", _MEMORY),
+    "memory of 2000 MB, train": Surrounding(f"ulimit -v 2000000; {TRAIN}", _MEMORY),
     **{
         f"{count} descriptors": Surrounding(f"ulimit -n {count}; {PREDICT}", (0, 1))
         for count in (5, 6, 8, 12, 24, 64)

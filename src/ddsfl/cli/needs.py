@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
-#: Bytes of address space that the libraries take as they are loaded, and some for small images.
-LEAST_MEMORY = 1_000_000_000
+#: Bytes of address space that the libraries take as they are loaded (torch alone 1.1 GB), and some for small
+#: images. With less, each library says in its own words that it is broken.
+LEAST_MEMORY = 2_000_000_000
 #: Threads that read images and show progress.
 _OWN_THREADS = 9
 
