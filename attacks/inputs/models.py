@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
+from attacks.model_extremes import write_extreme
 from attacks.model_files import Seed, make_seeds, write_mutant
 from attacks.mutations import chance, pick
 from ddsfl.images.folders import list_images
@@ -54,7 +55,10 @@ class Domain:
         """Return one mutated file; the files of its sources are named, lie next to it, or neither."""
         seed: Seed = pick(rng, self.seeds)
         path = folder / "model.safetensors"
-        done = write_mutant(rng, seed, path)
+        if chance(rng, 0.1):
+            done = write_extreme(rng, seed.tensors, seed.header, path)
+        else:
+            done = write_mutant(rng, seed, path)
         sources, beside = {}, []
         for file in seed.files:
             way = rng.random()

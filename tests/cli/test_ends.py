@@ -161,7 +161,11 @@ def test_warnings_are_no_errors_and_take_one_line(capsys):
 def test_the_least_memory_is_enough_to_load_all_libraries(tmp_path, command):
     limited = f"ulimit -v {needs.LEAST_MEMORY // 1024 + 1}; exec {sys.executable} -m ddsfl {command}"
     ended = subprocess.run(
-        ["bash", "-c", limited], cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "2"}, capture_output=True, text=True
+        ["bash", "-c", limited],
+        cwd=tmp_path,
+        env={**os.environ, "OMP_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
     )
     assert "memory" not in ended.stderr + ended.stdout
     assert ended.returncode == (0 if command.startswith("datasets") else 1)

@@ -8,6 +8,7 @@ from ddsfl.descriptors.hog import HOG2x2
 from ddsfl.descriptors.lbp import LBP
 from ddsfl.descriptors.scales import continued, describe_scales
 from ddsfl.descriptors.sift import DenseSIFT
+from ddsfl.patches.fields import FieldGrid
 from ddsfl.patches.geometry import Batch
 
 SOURCES = pytest.mark.parametrize(
@@ -101,3 +102,19 @@ def test_a_description_of_no_images_is_refused():
     settings = {"n_values": 1, "field": 4, "step": 2, "n_scales": 1, "device": "cpu"}
     with pytest.raises(ValueError, match="images is empty"):
         describe_scales([], lambda batch: batch.pixels.permute(0, 2, 3, 1), **settings)
+
+
+def test_an_image_with_too_many_descriptors_is_refused_before_they_are_made(monkeypatch):
+    sift = DenseSIFT(step=1, n_scales=20, device="cpu")
+    monkeypatch.setattr(DenseSIFT, "describe", lambda *_: pytest.fail("described"))
+    with pytest.raises(
+        ValueError, match=r"^an image of 1200 x 1100 pixels has 2,\d{3},\d{3} descriptors \(step=1, "
+    ):
+        sift.describe_outputs([torch.zeros(1, 1100, 1200, dtype=torch.uint8)], [0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid"), [((31, 47), (16, 3, 6)), ((8, 8), (9, 1, 2)), ((64, 50), (16, 1, 20))]
+)
+def test_fields_are_counted_as_they_are_laid(shape, grid):
+    assert FieldGrid(*grid).count(shape) == len(FieldGrid(*grid).fields(shape))

@@ -81,7 +81,9 @@ def test_links_in_rows_and_in_images_lead_to_the_same_file(tmp_path):
         listed = [made.format(path) for path in ("tueday/1.jpg", "monday/1.jpg")]
         assert rows(images, listed) == [1, 0]
         assert rows(["monday/1.jpg", "tueday/1.jpg"], [made.format(path) for path in images]) == [0, 1]
-        assert rows(["monday/1.jpg"], [made.format(path) for path in ("days/mon/2.jpg", "monday/1.jpg")]) == [1]
+        assert rows(["monday/1.jpg"], [made.format(path) for path in ("days/mon/2.jpg", "monday/1.jpg")]) == [
+            1
+        ]
     # A folder of data where every image is a link to a store.
     assert rows(["monday/2.jpg"], ["x/monday/2.jpg", "../days/mon/2.jpg"]) == [1]
     assert rows(["monday/2.jpg"], ["x/monday/2.jpg", "../store/ab12"]) == [1]
@@ -100,7 +102,9 @@ def test_a_table_cannot_make_the_program_look_at_paths(tmp_path, monkeypatch):
     looked = []
     for name in ("lstat", "stat", "readlink"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda path, *a, _real=real, **k: looked.append(path) or _real(path, *a, **k))
+        monkeypatch.setattr(
+            os, name, lambda path, *a, _real=real, **k: looked.append(path) or _real(path, *a, **k)
+        )
     deep = "a/" * 1_990
     listed = [f"{deep}{number}.png" for number in range(500)] + [f"/{deep}n.png", "/root/x/y.png", "n.png"]
     assert match_paths([str(tmp_path / "n.png")], listed, tmp_path).tolist() == [502]

@@ -229,7 +229,9 @@ def test_large_fields_take_bounded_memory(monkeypatch):
     monkeypatch.setitem(normalise.PATCH_BYTES, "cpu", 2**20)
     sizes = []
     real = normalise.contrast_normalise
-    monkeypatch.setattr(normalise, "contrast_normalise", lambda rows, n: sizes.append(rows.nbytes) or real(rows, n))
+    monkeypatch.setattr(
+        normalise, "contrast_normalise", lambda rows, n: sizes.append(rows.nbytes) or real(rows, n)
+    )
     stack = random_stack([dataclasses.replace(LAYERS[0], step=1)])
     ForwardPass(stack.layers, stack.learned_, Batch.of([noise((150, 150))])).responses(0, 1)
     assert len(sizes) > 10

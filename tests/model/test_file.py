@@ -209,8 +209,8 @@ def test_tensors_that_no_file_could_hold_are_refused_by_name(tmp_path, end):
     header = json.dumps(json.dumps({"format": modelfile.FORMAT, "format_version": 3}))
     raw(
         tmp_path / "m",
-        '{"__metadata__": {"ddsfl": %s}, "w": {"dtype": "U8", "shape": [1], "data_offsets": [0, %s]}}'
-        % (header, end),
+        f'{{"__metadata__": {{"ddsfl": {header}}}, '
+        f'"w": {{"dtype": "U8", "shape": [1], "data_offsets": [0, {end}]}}}}',
     )
     for read in (read_header, read_model):
         with pytest.raises(ModelFileError, match=rf"^{tmp_path / 'm'} is damaged: .{{1,80}}\.$"):
@@ -219,10 +219,13 @@ def test_tensors_that_no_file_could_hold_are_refused_by_name(tmp_path, end):
 
 @pytest.mark.parametrize("within", [False, True])
 @pytest.mark.parametrize("unit", ["[],", "{},", "1,", '"a",', "[[[[[[[[]]]]]]]],"])
-def test_headers_with_very_many_values_are_refused_before_they_are_parsed(tmp_path, monkeypatch, unit, within):
+def test_headers_with_very_many_values_are_refused_before_they_are_parsed(
+    tmp_path, monkeypatch, unit, within
+):
     body = f"[{unit * (6_400_000 // len(unit))}0]"
-    inner = json.dumps('{"format": "ddsfl model", "z": %s}' % body) if within else '"{}"'
-    raw(tmp_path / "m", '{"__metadata__": {"ddsfl": %s}, "z": %s}' % (inner, "0" if within else body))
+    inner = json.dumps(f'{{"format": "ddsfl model", "z": {body}}}') if within else '"{}"'
+    text = "0" if within else body
+    raw(tmp_path / "m", f'{{"__metadata__": {{"ddsfl": {inner}}}, "z": {text}}}')
     monkeypatch.setattr(modelfile, "strict_json", lambda text: pytest.fail("parsed"))
     with pytest.raises(ModelFileError, match="its header has more than 1,500,000 values"):
         read_header(tmp_path / "m")
@@ -230,7 +233,9 @@ def test_headers_with_very_many_values_are_refused_before_they_are_parsed(tmp_pa
 
 def test_headers_of_very_many_bytes_are_not_read(tmp_path):
     raw(tmp_path / "m", b'{"z": "' + b" " * 2**24 + b'"}')
-    with pytest.raises(ModelFileError, match=r"its header has 16,777,225 bytes; expected at most 16,777,216\.$"):
+    with pytest.raises(
+        ModelFileError, match=r"its header has 16,777,225 bytes; expected at most 16,777,216\.$"
+    ):
         read_header(tmp_path / "m")
 
 
@@ -241,6 +246,6 @@ def test_what_is_written_can_be_read_also_with_very_many_classes(tmp_path):
     write_model(tmp_path / "m", tensors, header)
     assert read_header(tmp_path / "m")["classes"] == classes
     for name, value in (("classes", ["x" * 17_000_000]), ("training", [0] * 1_600_000)):
-        with pytest.raises(ModelFileError, match="The model's header has .* fewer classes, or shorter names"):
+        with pytest.raises(ModelFileError, match=r"The model's header has .* or shorter names\.$"):
             write_model(tmp_path / "n", {}, {name: value})
     assert not (tmp_path / "n").exists()

@@ -160,7 +160,9 @@ def test_settings_have_the_bounds_that_users_have_and_fit_the_tensors(refused, p
     refused(change)
 
 
-@pytest.mark.parametrize("name", ["/tmp/evil", "../evil", "a\\evil", "evil.png", "..", "C:evil", "e\nvil", " "])
+@pytest.mark.parametrize(
+    "name", ["/tmp/evil", "../evil", "a\\evil", "evil.png", "..", "C:evil", "e\nvil", " "]
+)
 @pytest.mark.parametrize("what", ["block", "source"])
 def test_names_that_lead_out_of_the_folder_of_pictures_are_refused(refused, name, what):
     def change(tensors, header):

@@ -4,9 +4,12 @@ import types
 import numpy as np
 import pytest
 
+from ddsfl.classify.validation import Validation
 from ddsfl.coding.fisher import FisherVector
 from ddsfl.coding.vq import VectorQuantisation
 from ddsfl.encoder.block import Block
+from ddsfl.report.pairs import Confusions
+from ddsfl.report.similar import similar_order
 from ddsfl.report.weights import (
     MOST_COMPARED,
     block_parts,
@@ -97,7 +100,9 @@ def test_pairs_in_blocks_are_those_of_the_complete_matrix(rows, ties):
         expected = list(zip(first[order[:most]].tolist(), second[order[:most]].tolist()))
         if ties or rows is None:
             assert [pair[:2] for pair in found] == expected
-        np.testing.assert_allclose([pair[2] for pair in found], products[first, second][order[:most]], atol=1e-12)
+        np.testing.assert_allclose(
+            [pair[2] for pair in found], products[first, second][order[:most]], atol=1e-12
+        )
         assert len({pair[:2] for pair in found}) == min(most, 820)
 
 
@@ -114,3 +119,16 @@ def test_many_classes_take_no_matrix_of_all_pairs():
     assert pairs == sorted(pairs, key=lambda pair: (int(pair.first), int(pair.second)))
     too_many = made_model(np.ones((MOST_COMPARED + 1, 1)), [codebook(1)], classes=range(MOST_COMPARED + 1))
     assert confusable_classes(too_many, 10) == []
+
+
+def test_confusions_of_very_many_classes_are_not_counted():
+    def held_out(count):
+        rows = np.zeros((2, count))
+        return Confusions.held_out(Validation(True, 0.5, np.arange(2), rows, rows == 1, None, None))
+
+    assert held_out(2000).taken.shape == (2000, 2000)
+    assert held_out(2001) is None
+
+
+def test_very_many_rows_keep_their_order():
+    assert similar_order(np.zeros((5001, 1))) == list(range(5001))

@@ -29,7 +29,8 @@ from ddsfl.patches.source import ListSource
 
 #: Maximum number of images listed in an error message.
 _NAMED = 5
-#: Rows with more parts than this are compared as text only: people have no such paths, and each part is looked up.
+#: Rows with more parts than this are compared as text only: people have no such paths, and each part would be
+#: looked up.
 _DEEPEST = 100
 
 
@@ -37,9 +38,10 @@ class TableFeatures(ListSource):
     """Precomputed vectors from a table with the path of an image in each row.
 
     A row belongs to an image if both paths are the same file; relative paths in the table start at its
-    folder. Links are followed if the row ends in the name of the image, or of the file that it links to. Otherwise the row with the longest common path ending is used: ``coast/1.jpg`` in the table
-    matches ``/data/scenes/coast/1.jpg``. If several rows match equally well, none is used. No row is used
-    for two images.
+    folder. Links are followed if the row ends in the name of the image, or of the file that it links to.
+    Otherwise the row with the longest common path ending is used: ``coast/1.jpg`` in the table matches
+    ``/data/scenes/coast/1.jpg``. If several rows match equally well, none is used. No row is used for two
+    images.
 
     Parameters
     ----------
@@ -177,8 +179,8 @@ def match_paths(asked: Sequence[str], listed: Sequence[str], folder: Path) -> np
 def _same_files(asked: Sequence[str], listed: Sequence[str], folder: Path) -> list[int | None]:
     """Return the row that is the same file as each requested path: -1 for several, None for none.
 
-    Paths are compared as text first. Only where this finds nothing, rows with the name of the image are looked
-    up, which follows links: a table of somebody else must not make the program look at any path it lists.
+    Paths are compared as text first. Only where this finds nothing, rows with the name of the image are
+    looked up, which follows links: a table of somebody else must not make the program look at any path.
     """
     real = [os.path.realpath(path) for path in asked]
     texts: dict[str, int] = {}

@@ -25,9 +25,9 @@ FORMAT_VERSION = 4
 READABLE = (1, 2, 3, 4)
 
 _KEY = "ddsfl"  # of the header within the metadata of the safetensors file
-#: Bytes of a header, and signs in it that part values. ImageNet's 21,841 classes with names of 40 characters, in
-#: a script that JSON writes with six signs each, and 2,000 tensors (100 blocks have 600) need 7 MB and 80,000
-#: signs. Parsed values take up to 30 times their text, so both are looked at before anything is parsed.
+#: Bytes of a header, and signs in it that part values. ImageNet's 21,841 classes with names of 40 characters,
+#: in a script that JSON writes with six signs each, and 2,000 tensors (100 blocks have 600) need 7 MB and
+#: 80,000 signs. Parsed values take up to 30 times their text: both are looked at before anything is parsed.
 _MAX_HEADER_BYTES, _MAX_SIGNS = 16 * 2**20, 1_500_000
 
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -25,8 +25,8 @@ from ddsfl.compute.words import why_not
 
 _LIBRARIES = ("ddsfl", "torch", "numpy", "scikit-learn", "Pillow", "safetensors")
 _MAX_BYTES = 2**20
-#: Stages, one per 200 images and block, and libraries; more are not believed, nor longer words. The file itself
-#: has room for 25,000 stages.
+#: Stages, one per 200 images and block, and libraries; more are not believed, nor longer words. The file
+#: itself has room for 25,000 stages.
 _MAX_STAGES, _MAX_LIBRARIES, _MAX_CHARACTERS = 30_000, 100, 200
 
 

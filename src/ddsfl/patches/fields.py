@@ -56,6 +56,16 @@ class FieldGrid(NamedTuple):
         shapes = torch.tensor([shape])
         return Fields([self._at(scaled_shapes(shapes, scale)) for scale in range(self.n_scales)])
 
+    def count(self, shape: tuple[int, int]) -> int:
+        """Return how many fields an image of height and width ``shape`` has.
+
+        >>> FieldGrid(field=4, step=4, n_scales=2).count((8, 4))
+        2
+        """
+        shapes = torch.tensor([shape])
+        scaled = (scaled_shapes(shapes, scale) for scale in range(self.n_scales))
+        return sum(int(grid_counts(one, self.field, self.step).prod()) for one in scaled)
+
     def _at(self, scaled: Tensor) -> Grid:
         counts = grid_counts(scaled, self.field, self.step)[0]
         rows, columns = (

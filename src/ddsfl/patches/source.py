@@ -25,6 +25,10 @@ from ddsfl.patches.fields import FieldGrid, Fields
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors, Matrix
 
+#: Descriptors in one set of an image. SIFT takes 1 GB for them; fields 3 pixels apart give as many in an
+#: image of 3,000 x 3,000 pixels. A model file may ask for 130 million: step 1, images of 8,192 pixels per side.
+MOST_DESCRIPTORS = 2_000_000
+
 
 class Reading(NamedTuple):
     """The request of a block to a source."""
@@ -152,8 +156,12 @@ class LocalSource(PixelSource):
     def describe_outputs(
         self, images: Sequence[Tensor], outputs: Collection[int]
     ) -> dict[int, LocalDescriptors]:
-        """Return the requested sets of descriptors by number."""
+        """Return the requested sets of descriptors by number; ValueError if an image would give too many."""
         wanted = sorted(set(outputs))
+        for height, width in {(int(image.shape[1]), int(image.shape[2])) for image in images}:
+            for grid in map(self.field_grid, wanted):
+                if height * width > MOST_DESCRIPTORS // grid.n_scales:  # otherwise there cannot be too many
+                    _check_count(grid, (height, width))
         return dict(zip(wanted, self.describe(images, wanted)))
 
     def read(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> Iterator[LocalDescriptors]:
@@ -179,6 +187,17 @@ class LocalSource(PixelSource):
             assert reading.pool is not None  # local descriptors have a coding
             vectors.append(reading.pool(descriptors))
         return vectors
+
+
+def _check_count(grid: FieldGrid, shape: tuple[int, int]) -> None:
+    """Raise ValueError if an image of height and width ``shape`` has too many fields to describe them."""
+    count = grid.count(shape)
+    if count > MOST_DESCRIPTORS:
+        raise ValueError(
+            f"an image of {shape[1]} x {shape[0]} pixels has {count:,} descriptors (step={grid.step}, "
+            f"n_scales={grid.n_scales}); expected at most {MOST_DESCRIPTORS:,}: set a smaller max_side or a "
+            "larger step."
+        )
 
 
 def _describe_output(source: LocalSource, output: int, images: Sequence[Tensor]) -> LocalDescriptors:

@@ -48,7 +48,9 @@ def _classes_table(model: SceneClassifier) -> Table:
         owned = (str(counts[row]) for counts in own.values())
         classes.add_row(str(row + 1), Text(str(name)), str(count), *owned)
     if len(model.classes_) > _CLASSES:
-        classes.caption = f"{counted(len(model.classes_) - _CLASSES, 'more class', 'more classes')}, not listed."
+        classes.caption = (
+            f"{counted(len(model.classes_) - _CLASSES, 'more class', 'more classes')}, not listed."
+        )
     return classes
 
 
@@ -194,7 +196,9 @@ def _times(model: SceneClassifier) -> Table:
             seconds.add_row(Text(describe_stage(name)), f"{value:.1f}", bar)
     if len(shown) < len(joined):
         rest = sum(value for name, value in joined.items() if name not in shown)
-        seconds.add_row(f"{counted(len(joined) - len(shown), 'shorter stage')}, not listed", f"{rest:.1f}", "")
+        seconds.add_row(
+            f"{counted(len(joined) - len(shown), 'shorter stage')}, not listed", f"{rest:.1f}", ""
+        )
     seconds.add_section()
     seconds.add_row("total", f"{sum(joined.values()):.1f}", "")
     return seconds

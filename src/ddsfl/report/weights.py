@@ -88,8 +88,8 @@ def confusable_classes(model: SceneClassifier, most: int) -> list[Pair]:
 def lowest_products(vectors: Array, most: int, rows: int | None = None) -> list[tuple[int, int, float]]:
     """Return the pairs of ``vectors`` (C, d) with the lowest inner products, as (row, column, product).
 
-    They are ordered by product, then by row and column. ``rows`` of the matrix of products exist at a time, by
-    default as many as the working memory holds.
+    They are ordered by product, then by row and column. ``rows`` of the matrix of products exist at a time,
+    by default as many as the working memory holds.
 
     >>> lowest_products(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), most=2)
     [(0, 1, -1.0), (0, 2, 0.0)]
