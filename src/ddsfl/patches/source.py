@@ -26,7 +26,7 @@ from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors, Matrix
 
 #: Descriptors in one set of an image. SIFT takes 1 GB for them; fields 3 pixels apart give as many in an
-#: image of 3,000 x 3,000 pixels. A model file may ask for 130 million: step 1, images of 8,192 pixels per side.
+#: image of 3,000 x 3,000 pixels. A model file may ask for 130 million, with a step of 1 and 8,192 pixels.
 MOST_DESCRIPTORS = 2_000_000
 
 
