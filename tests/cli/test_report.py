@@ -78,14 +78,33 @@ def test_without_keep_models_no_model_is_left(ddsfl, scenes, tmp_path):
     assert "none of them was kept" in page.read_text()
 
 
-def test_without_out_nothing_but_the_page_is_left(ddsfl, scenes, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", None)
+def test_without_out_nothing_but_the_page_is_left(ddsfl, scenes, tmp_path):
     page = tmp_path / "report.html"
+    splits = tmp_path / "report.html.splits"
+    splits.mkdir()
+    (splits / "mine.txt").write_text("mine")
     assert ddsfl("evaluate", scenes, "--folds", "2", "--report", page, *TINY_OPTIONS)[0] == 0
     assert "no map" not in page.read_text()
-    assert list((tmp_path / "temporary").iterdir()) == []
+    assert [path.name for path in splits.iterdir()] == ["mine.txt"]
+    (splits / "mine.txt").unlink()
+    assert ddsfl("evaluate", scenes, "--folds", "2", "--report", page, *TINY_OPTIONS)[0] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_without_out_an_interrupted_report_resumes(ddsfl, scenes, tmp_path, monkeypatch):
+    page = tmp_path / "report.html"
+    arguments = ["evaluate", scenes, "--folds", "2", "--report", page, *TINY_OPTIONS]
+
+    def broken(*arguments, **options):
+        raise ValueError("interrupted.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("ddsfl.cli.evaluate.report_of_cells", broken)
+        assert ddsfl(*arguments)[0] == 1
+    code, _, err = ddsfl(*arguments)
+    assert (code, err.count("reused from an earlier run")) == (0, 2)
+    assert "no map" not in page.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_train_reports_held_out_answers(ddsfl, scenes, tmp_path):
