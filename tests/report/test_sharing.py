@@ -52,7 +52,7 @@ def test_filters_of_one_class_are_taken_from_the_classes_in_turn():
     sharing = drawn(1, classes=4, filters=60, part=0.25)
     alone = [[d for d in range(60) if sharing[c, d] and sharing[:, d].sum() == 1] for c in range(4)]
     assert own_counts(sharing).tolist() == list(map(len, alone))
-    assert own_filters(sharing, 1000) == sorted(sum(alone, []))
+    assert own_filters(sharing, 1000) == sorted(number for own in alone for number in own)
     few = own_filters(sharing, 6)
     assert len(few) == 6
     taken = [len(set(few) & set(own)) for own in alone]
@@ -86,16 +86,18 @@ def test_the_tree_joins_classes_by_the_part_of_filters_that_they_do_not_share(mo
     assert sorted(tree.merges[0, :2]) == [1, 3]
     assert tree.merges[0, 2] == 0
     shared, either = shared_filters(sharing)
-    nearest = min(1 - shared[a, b] / either[a, b] for a in range(5) for b in range(a) if {a, b} != {1, 3})
-    # Average linkage by hand: the second merge is the nearest pair of groups.
-    groups = [[0], [1, 3], [2], [4]]
-    apart = {
-        (i, j): np.mean([1 - shared[a, b] / either[a, b] for a in groups[i] for b in groups[j]])
-        for i in range(4)
-        for j in range(i)
-    }
-    assert tree.merges[1, 2] == pytest.approx(min(apart.values()))
-    assert min(apart.values()) >= nearest
+    groups = {number: [number] for number in range(5)}
+    for number, (one, other, height, size) in enumerate(tree.merges, start=5):
+        apart = {
+            (i, j): np.mean([1 - shared[a, b] / either[a, b] for a in groups[i] for b in groups[j]])
+            for i in groups
+            for j in groups
+            if i < j
+        }
+        assert height == pytest.approx(min(apart.values()))
+        assert apart[tuple(sorted((int(one), int(other))))] == pytest.approx(height)
+        groups[number] = groups.pop(int(one)) + groups.pop(int(other))
+        assert size == len(groups[number])
     assert cophenet(tree.merges).max() <= 1
     assert sharing_tree("abcde", None) is None
     unused = sharing_tree("abc", np.array([[0, 0], [0, 0], [1, 0]], dtype=bool))
