@@ -134,7 +134,7 @@ def _draw_tested(tested: Tested) -> DrawnTested:
     labels += [name for mistake in mistakes for name in (*mistake.true, *mistake.predicted)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(labels))}
     drawn = [draw_mistake(mistake, numbers) for mistake in mistakes]
-    counted = confusion is not None and bool(confusion.size)
+    counts = confusion if confusion is not None and confusion.size else None
     return DrawnTested(
         tested=tested,
         single=confusion is not None,
@@ -142,9 +142,9 @@ def _draw_tested(tested: Tested) -> DrawnTested:
         rows=[mistake for mistake in drawn if not mistake.picture],
         true_choices=choices([mistake.true for mistake in mistakes], numbers),
         predicted_choices=choices([mistake.predicted for mistake in mistakes], numbers),
-        matrix=draw_matrix(confusion, [row.name for row in tested.classes]) if counted else None,
-        pairs=draw_pairs(confusion) if counted else (),
-        common=most_common(confusion) if counted else None,
+        matrix=None if counts is None else draw_matrix(counts, [row.name for row in tested.classes]),
+        pairs=() if counts is None else draw_pairs(counts),
+        common=None if counts is None else most_common(counts),
         calibration=_draw_calibration(tested.calibration) if tested.calibration else None,
     )
 
