@@ -411,6 +411,10 @@ def test_what_does_not_fit_together_is_refused():
     odd = Mistake("a.jpg", "split 1", ("coast",), ("forest",), 0.5, 0.1, 0.5, picture(0), heat(0)[:9])
     with pytest.raises(ValueError, match=r"map of 'a.jpg' has the shape \(9, 96\); expected \(72, 96\)"):
         report_page(Report("", tested=replace(tested, mistakes=(odd,))))
+    compared = made_comparison()
+    bare = replace(compared.disagreements[0], picture=None)
+    with pytest.raises(ValueError, match="expected no map without a picture"):
+        report_page(Report("", comparison=replace(compared, disagreements=(bare,))))
 
 
 def test_a_large_report_stays_below_ten_megabytes():

@@ -12,7 +12,7 @@ from ddsfl.report.pages.learned import draw_learned
 from ddsfl.report.pages.matrix import Confused, Matrix, draw_matrix, draw_pairs, most_common
 from ddsfl.report.pages.mistakes import Choice, DrawnMistake, choices, draw_mistake
 from ddsfl.report.pages.pixels import png_address
-from ddsfl.report.pages.report_view import Bin, Calibration, Report, Tested
+from ddsfl.report.pages.report_view import Array, Bin, Calibration, Report, Tested
 from ddsfl.report.pages.template import render_page
 
 
@@ -79,6 +79,9 @@ def report_page(report: Report) -> str:
 
 def _check(report: Report) -> None:
     """Refuse what cannot be drawn, before it becomes a puzzling page."""
+    for disagreement in report.comparison.disagreements if report.comparison else ():
+        for heat in disagreement.heats:
+            _check_map(disagreement.name, heat, disagreement.picture)
     tested = report.tested
     if tested is None:
         return
@@ -97,13 +100,13 @@ def _check(report: Report) -> None:
             f"expected {(count, count)} for {count} classes."
         )
     for mistake in tested.mistakes:
-        if mistake.heat is not None and (
-            mistake.picture is None or mistake.heat.shape != mistake.picture.shape[:2]
-        ):
-            expected = "no map without a picture" if mistake.picture is None else mistake.picture.shape[:2]
-            raise ValueError(
-                f"The map of {mistake.name!r} has the shape {mistake.heat.shape}; expected {expected}."
-            )
+        _check_map(mistake.name, mistake.heat, mistake.picture)
+
+
+def _check_map(name: str, heat: Array | None, picture: Array | None) -> None:
+    if heat is not None and (picture is None or heat.shape != picture.shape[:2]):
+        expected = "no map without a picture" if picture is None else picture.shape[:2]
+        raise ValueError(f"The map of {name!r} has the shape {heat.shape}; expected {expected}.")
 
 
 def _sections(report: Report, drawn: DrawnTested | None) -> list[tuple[str, str]]:
