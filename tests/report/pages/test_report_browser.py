@@ -79,19 +79,27 @@ def test_mistakes_are_chosen_by_class_and_cleared(open_page, eight):
     assert names_of(page) == [mistake.name for mistake in MISTAKES]
     page.get_by_label("True", exact=True).select_option(value="7")
     assert names_of(page) == wanted(SCRIPT)
-    page.get_by_label("Taken for").select_option(value="1")
+    page.get_by_label("Taken for", exact=True).select_option(value="1")
     assert names_of(page) == wanted(SCRIPT, "forest")
     page.get_by_label("True", exact=True).select_option(value="")
     assert names_of(page) == wanted(None, "forest")
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("document.querySelector('[name=predicted]').value === ''")
+    page.locator("#mistakes .card:visible").nth(11).wait_for()
     assert names_of(page) == [mistake.name for mistake in MISTAKES]
     assert page.get_by_role("status").inner_text() == f"{len(MISTAKES)} mistakes, 12 with a picture"
 
 
+def test_a_class_is_not_taken_for_one_whose_number_begins_alike(open_page):
+    names = tuple(f"class {number}" for number in range(12))
+    tested = made_tested(names)
+    page = open_page(report_page(Report("", tested=tested)))
+    page.get_by_label("True", exact=True).select_option(value="1")
+    assert names_of(page) == [one.name for one in tested.mistakes if one.true == ("class 1",)] != []
+
+
 def test_the_lists_of_classes_say_how_many_mistakes_each_has(open_page, eight):
     page = open_page(eight)
-    options = page.get_by_label("Taken for").locator("option").all_inner_texts()[1:]
+    options = page.get_by_label("Taken for", exact=True).locator("option").all_inner_texts()[1:]
     names = class_names(8)
     counts = [sum(name in one.predicted for one in MISTAKES) for name in names]
     assert options == [f"{name} ({count})" for name, count in zip(names, counts) if count]
@@ -138,7 +146,8 @@ def test_a_card_opens_with_its_map_by_keyboard_alone(open_page, eight):
     assert boxes[0]["width"] / boxes[0]["height"] == pytest.approx(96 / 72, rel=0.02)
 
     page.get_by_label("Opacity of the map").focus()
-    for _ in range(4):
+    page.keyboard.press("ArrowRight")
+    for _ in range(5):
         page.keyboard.press("ArrowLeft")
     assert dialog.locator(".copied").inner_text() == MISTAKES[0].name  # arrows belong to the slider
     tint = dialog.locator(".viewer-stage .tint")
@@ -187,14 +196,16 @@ def test_maps_are_shown_until_they_are_switched_off(open_page, eight):
     page = open_page(eight)
     tint = page.locator(".card .tint").first
     assert tint.is_visible()
-    page.get_by_label("Maps").uncheck()
+    page.get_by_role("checkbox", name="Maps").uncheck()
     assert page.locator(".card .tint:visible").count() == 0
-    page.get_by_label("Maps").check()
+    page.get_by_role("checkbox", name="Maps").check()
     assert tint.is_visible()
 
 
 def test_classes_are_sorted_by_any_column_with_unknown_values_last(open_page):
-    page = open_page(report_page(made_multilabel()))
+    report = made_multilabel()
+    classes = report.tested.classes[::-1]  # the one without images first
+    page = open_page(report_page(replace(report, tested=replace(report.tested, classes=classes))))
     rows = page.locator("#classes tbody th")
     head = page.locator("#classes thead th")
     assert head.evaluate_all("all => all.filter(one => one.ariaSort).length") == 0
@@ -252,7 +263,7 @@ def test_all_of_it_can_be_reached_by_keyboard(open_page, eight):
     page.keyboard.press("Tab")
     assert focused(page) == "Clear"
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('[name=sort]').value === 'order'")
+    page.locator("#mistakes .card:visible").nth(11).wait_for()
     assert names_of(page) == [mistake.name for mistake in MISTAKES]
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
@@ -298,7 +309,7 @@ NUMBERS = "all => all.map(one => [one.dataset.value, one.textContent.trim()])"
 def test_what_is_read_is_what_is_meant(open_page, comparison):
     page = open_page(comparison)
     numbers = page.locator("[data-value]").evaluate_all(NUMBERS)
-    assert len(numbers) > 700
+    assert len(numbers) > 550
     for value, text in numbers:
         if text in ("", "\N{EN DASH}"):  # an empty cell of the matrix
             assert float(value) in (0,) or value == "nan"
@@ -333,7 +344,7 @@ def test_on_paper_everything_is_open_and_nothing_can_be_pressed(open_page, compa
     page = open_page(comparison)
     assert page.locator("details:not([open])").count() > 3
     page.emulate_media(media="print")
-    page.wait_for_function("!document.querySelector('details:not([open])')")
+    page.locator("details:not([open])").first.wait_for(state="detached")
     for hidden in (".contents", "form.controls", "[data-readout]", ".skip"):
         assert page.locator(f"{hidden}:visible").count() == 0
     hidden = page.locator("main [data-value]:not(.filter-more *)").evaluate_all(
@@ -346,7 +357,7 @@ def test_on_paper_everything_is_open_and_nothing_can_be_pressed(open_page, compa
     assert clipped == 0
     assert page.locator(".cards > li").first.evaluate("card => getComputedStyle(card).breakInside") == "avoid"
     page.emulate_media(media="screen")
-    page.wait_for_function("document.querySelectorAll('details:not([open])').length > 3")
+    page.locator("details:not([open])").nth(3).wait_for()
 
 
 @pytest.fixture(scope="module")
