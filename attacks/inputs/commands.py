@@ -104,9 +104,9 @@ class Domain:
             PRESETS["quick"].change(TINY), "quick", "set", device="cpu", folder=folder / "cells",
             names=[path.relative_to(self.set).as_posix() for path in self.paths],
         )  # fmt: skip
-        images = evaluation.settings.image_list(self.paths)
+        listed = evaluation.settings.image_list(self.paths)
         [split, *_] = fold_splits(usual, 2, 0)
-        evaluate_split(evaluation, images, usual, split)
+        evaluate_split(evaluation, listed, usual, split)
         [self.cell] = (folder / "cells").glob("*.json")
         for name in COMMANDS:
             load_command(name)  # imports cost once
