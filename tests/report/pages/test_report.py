@@ -12,7 +12,7 @@ import pytest
 from ddsfl.report.pages.charts import learning_lines, reliability_dots
 from ddsfl.report.pages.matrix import MOST_SHOWN, draw_matrix, draw_pairs
 from ddsfl.report.pages.report import report_page
-from ddsfl.report.pages.report_view import Curve, Facts, Measure, Mistake, Report
+from ddsfl.report.pages.report_view import Curve, Facts, Measure, Mistake, Report, SharingTree
 from ddsfl.report.pages.tree import draw_tree
 from tests.support.made_report import (
     NAMES,
@@ -296,6 +296,15 @@ def test_many_classes_are_reduced_to_those_that_are_confused_most(many):
     assert parts == sorted(parts, reverse=True)
 
 
+def test_classes_of_a_reduced_matrix_are_adjacent_if_they_are_confused():
+    counts = 9 * np.eye(40, dtype=int)
+    for number in range(10):
+        counts[number, 39 - number] = 5
+    order = [row.number for row in draw_matrix(counts, [str(number) for number in range(40)]).rows[:-1]]
+    assert len(order) == 20
+    assert all(order[at] + order[at + 1] == 39 for at in range(0, 20, 2))
+
+
 def test_links_of_the_matrix_hold_its_classes(full):
     report, page = full
     counts = report.tested.confusion
@@ -398,6 +407,12 @@ def test_curves_and_dots_and_trees_lie_where_their_values_are():
     for merge, (_, _, height, count) in zip(drawn.merges, tree.merges):
         assert f"H{100 * height:.2f}V" in merge.path
         assert merge.count == count
+
+
+def test_branches_of_the_tree_start_in_the_middle_of_what_they_join():
+    merges = np.array([[0, 1, 0.2, 2], [2, 3, 0.4, 3]])
+    paths = [merge.path for merge in draw_tree(SharingTree(("a", "b", "c"), merges)).merges]
+    assert paths == ["M0.00 1.50H20.00V2.50H0.00", "M0.00 0.50H40.00V2.00H20.00"]
 
 
 def test_what_does_not_fit_together_is_refused():

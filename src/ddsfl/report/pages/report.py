@@ -50,7 +50,7 @@ def report_page(report: Report) -> str:
 
     >>> from ddsfl.report.pages.report_view import Facts
     >>> page = report_page(Report("Scenes", facts=(Facts("Settings", (("seed", "0"),)),)))
-    >>> page[:15], "<bdi>seed</bdi>" in page, "Mistakes" in page
+    >>> page[:15], "<bdi>seed</bdi>" in page, 'id="mistakes"' in page
     ('<!DOCTYPE html>', True, False)
     """
     _check(report)
