@@ -55,6 +55,7 @@ def report_of_model(
     album: Album,
     console: Console,
     *,
+    how: tuple[str, ...] = (),
     found: tuple[Found, ...] = (),
     training: tuple[ImageList, Labels] | None = None,
 ) -> Report:
@@ -64,6 +65,7 @@ def report_of_model(
     ----------
     cell : its answers to images, from `asked_cell` or `held_out_cell`; None if there are none.
     album : the images of the cell.
+    how : how these images were chosen, if more is known than `how_tested` says.
     training : the training images and their labels, to show where filters fire most.
     """
     cells = [] if cell is None else [cell]
@@ -72,7 +74,7 @@ def report_of_model(
     if cell is None:
         report = replace(report, left_out=(_NO_ANSWERS,))
     else:
-        report = _tested(title, cells, album, console, how_tested(cells))
+        report = _tested(title, cells, album, console, how or how_tested(cells))
     return replace(
         report,
         learned=learned,
