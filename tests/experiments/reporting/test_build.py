@@ -59,7 +59,13 @@ def test_held_out_answers_are_those_of_the_cross_validation(model):
     small = edges(**{"classifier.C": "cv"}).fit(
         [IMAGES[number] for number in two], [LABELS[number] for number in two]
     )
-    assert held_out_cell(small)["mean_class_accuracy"] == pytest.approx(small.validation_.score)
+    found = held_out_cell(small)
+    assert found["mean_class_accuracy"] == pytest.approx(small.validation_.score)
+    for row, decision in zip(found["images"], small.validation_.decisions[:, 0]):
+        assert row["predicted"] == classes[int(decision > 0)]
+        assert row["probabilities"][1] == pytest.approx(
+            float(small.probabilities_from(np.array([decision]))[0][1]), abs=1e-5
+        )
     uncalibrated = edges(**{"classifier.C": 1.0, "classifier.calibrate": False}).fit(IMAGES, LABELS)
     assert held_out_cell(uncalibrated) is None
 
@@ -90,8 +96,10 @@ def test_a_report_of_a_model_without_answers_says_so(model):
 
 def test_confused_pairs_come_from_the_cells(model):
     classes = [str(name) for name in model.classes_]
-    counts = [[0, 4, 0], [0, 4, 0], [0, 0, 4]]
-    cell = cell_of(model, confusion=counts)
+    # A class that the model does not have comes first.
+    counts = [[9, 0, 0, 0], [0, 0, 4, 0], [0, 0, 4, 0], [0, 0, 0, 4]]
+    cell = {"split": "fold 1", "classes": ["a class", *classes], "confusion": counts}
+    cell |= {"mean_class_accuracy": 0.5, "settings": {}}
     [pair] = [one for one in report_of_model("", model, cell, Album({}), QUIET).learned.confused_pairs
               if one.confused]  # fmt: skip
     assert ({pair.first, pair.second}, pair.confused, pair.tested) == (set(classes[:2]), 4, 8)
@@ -115,7 +123,7 @@ def test_what_a_report_of_cells_leaves_out(model, monkeypatch):
     assert "What was learned is shown for one of the 2 models: that of fold 2." in shown.left_out
 
 
-def test_two_models(model):
+def test_two_models(model, monkeypatch):
     wrong = cell_of(model)
     for row in wrong["images"]:
         row["predicted"] = next(str(name) for name in model.classes_ if str(name) != row["predicted"])
@@ -123,6 +131,10 @@ def test_two_models(model):
     found = report_of_two("both", ("a", "b"), ([cell_of(model)], [wrong]), (album, album), QUIET)
     assert len(found.comparison.disagreements) == len(IMAGES)
     assert found.comparison.disagreements[0].heats[0] is not None
+    monkeypatch.setattr(build, "_LISTED", 3)
+    fewer = report_of_two("both", ("a", "b"), ([cell_of(model)], [wrong]), (album, album), QUIET)
+    assert len(fewer.comparison.disagreements) == 3
+    assert f"{len(IMAGES) - 3} further images with different answers are not listed." in fewer.left_out
     assert [one.title for one in found.facts][::2] == [
         "Where the numbers come from: a",
         "Where the numbers come from: b",
