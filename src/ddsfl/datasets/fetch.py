@@ -93,8 +93,8 @@ def fetch(
 ) -> Path:
     """Fetch ``folder/NAME`` unless it exists, verify it and return its path.
 
-    After an interruption, the partial file is kept in the same folder and the download resumes, if the file
-    on the server is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in ``NAME.sha256``, in the
+    After an interruption, the partial file is kept in the same folder and the download resumes, if the server
+    says that its file is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in ``NAME.sha256``, in the
     format of sha256sum. Addresses are https, or http where the catalogue has no other; https never leads to
     http. Refused are files of more than ``max_bytes`` and, without a digest, answers without an end.
     """
@@ -155,6 +155,9 @@ class _Part:
         self.resumed = notes is not None and start > 0
         if notes is not None and start == notes["total"]:
             return  # the last run ended just before it moved the file into place
+        if notes is not None and not (notes["validator"] or self.file.digest):
+            self.discard()  # nothing would show whether the rest belongs to the same file
+            notes, start = None, 0
         headers = {"User-Agent": "ddsfl", "Accept-Encoding": "identity"}
         if notes is not None and start:
             headers["Range"] = f"bytes={start}-"
@@ -174,11 +177,14 @@ class _Part:
         self.resumed = answer.resumed
         if answer.resumed:
             fits = notes is not None and answer.start == start and notes["total"] in (None, total)
-            if not fits or total is None:
+            if notes is None or not fits or total is None:
                 self.discard()
                 raise PassingError(
                     f"the server continues at byte {answer.start} of {total}; expected {start}."
                 )
+            if not self._same_version(notes["validator"], answer.validator):
+                self.discard()
+                raise PassingError("the server continues another version of the file.")
         else:
             start = 0
             self.discard()
@@ -195,6 +201,15 @@ class _Part:
             known = {"address": self.address, "total": total, "validator": answer.validator}
             write_whole(self.notes_path, json.dumps(known).encode())
         return start
+
+    def _same_version(self, noted: str | None, answered: str | None) -> bool:
+        """Return whether the server continues the file that was begun; If-Range alone is often ignored.
+
+        Without a digest the server has to say so: nothing else would find a mixture of two files.
+        """
+        if self.file.digest is not None and (noted is None or answered is None):
+            return True  # the digest will tell
+        return noted is not None and noted == answered
 
     def _store(self, answer: Answer, start: int, progress: Progress | None) -> None:
         done, total = start, answer.total
@@ -226,7 +241,7 @@ class _Part:
             return None
         fits = fits and (total is None or type(total) is int)
         fits = fits and (validator is None or (isinstance(validator, str) and validator.isprintable()))
-        # Without a validator or a length, nothing shows whether the remaining bytes belong to the same file.
+        # Without a validator or a length, nothing shows whether the file is complete.
         return notes if fits and (validator or total) and self.path.is_file() else None
 
 
