@@ -64,6 +64,13 @@ def test_a_file_put_beside_a_whole_set_is_unpacked(server, small_set, tmp_path):
     assert (tmp_path / "extra.txt").read_bytes() == b"here"
 
 
+def test_an_archive_does_not_bring_the_next_file_of_the_set(server, small_set, tmp_path):
+    server.body = tar_of({"Images/bar/1.jpg": b"x", "extra.tar": b"evil"})
+    with pytest.raises(ArchiveError, match=r"'extra.tar' has the name of a file of ddsfl in this folder"):
+        get_dataset("small", tmp_path, wait=0.0)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file.tar", "file.tar.sha256"]
+
+
 def test_images_that_were_lost_come_back_from_the_archive(server, small_set, tmp_path):
     get_dataset("small", tmp_path, wait=0.0)
     (tmp_path / "Images" / "bar" / "1.jpg").unlink()

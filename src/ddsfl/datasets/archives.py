@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +15,7 @@ from ddsfl.compute.files import regular_only
 from ddsfl.compute.words import why_not
 from ddsfl.datasets.decompression import all_streams, blocks_of, decoder_for
 from ddsfl.datasets.members import Damaged, Member, Refused, safe_parts, shown
+from ddsfl.datasets.own_names import UNPACKING, OwnNames
 from ddsfl.datasets.tar_reading import BLOCK_SIZE, is_header, read_tar
 from ddsfl.datasets.zip_reading import ZipReader
 
@@ -25,7 +26,6 @@ MAX_MEMBERS = 10**6
 MAX_GROWTH = 200
 SMALL_BYTES = 2**26
 
-_UNFINISHED = ".unpacking-"
 _BAD_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ)
 
 
@@ -33,14 +33,15 @@ class ArchiveError(ValueError):
     """An archive is damaged, harmful or of an unsupported kind."""
 
 
-def unpack(archive: Path, folder: Path) -> int:
+def unpack(archive: Path, folder: Path, others: Iterable[str] = ()) -> int:
     """Unpack a tar (also with gzip, bzip2 or xz) or zip archive into ``folder``; return the number of files.
 
     Either all files appear in ``folder`` or none, and `ArchiveError` tells why: files are written to a
     temporary folder and moved into place once the archive was read to its end and all checksums were
     right. Existing files of the same name are replaced. Refused are names that lead outside or occur
-    twice, links, devices, sparse and encrypted files, headers and sizes out of proportion, data after the
-    end, and archives without files. Of a member only the name and the bytes are taken, not its mode.
+    twice, names of ddsfl's own files in ``folder`` and of ``others`` that are fetched to it, links, devices,
+    sparse and encrypted files, headers and sizes out of proportion, data after the end, and archives without
+    files. Of a member only the name and the bytes are taken, not its mode.
 
     >>> import zipfile
     >>> with tempfile.TemporaryDirectory() as place:
@@ -61,7 +62,7 @@ def unpack(archive: Path, folder: Path) -> int:
     with stream:
         try:
             with _staging(folder) as (new, old):
-                count = _unpack_to(new, stream)
+                count = _unpack_to(new, stream, OwnNames(archive, folder, others))
                 _install(new, folder, old)
         except Damaged as error:
             raise ArchiveError(f"{archive} is damaged: {error}.") from error
@@ -76,17 +77,17 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes left in ``folder``; no other process may be unpacking into it.
 
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     tempfile.mkdtemp(prefix=_UNFINISHED, dir=place) != remove_unfinished(Path(place))
+    ...     tempfile.mkdtemp(prefix=UNPACKING, dir=place) != remove_unfinished(Path(place))
     ...     os.listdir(place)
     True
     []
     """
-    for left in folder.glob(f"{_UNFINISHED}*"):
+    for left in folder.glob(f"{UNPACKING}*"):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _unpack_to(new: Path, stream: BinaryIO) -> int:
+def _unpack_to(new: Path, stream: BinaryIO, own: OwnNames) -> int:
     """Write all members of an archive to a folder and return the number of files."""
     packed = os.fstat(stream.fileno()).st_size
     beginning = b"".join(blocks_of(stream, min(packed, BLOCK_SIZE)))
@@ -107,6 +108,8 @@ def _unpack_to(new: Path, stream: BinaryIO) -> int:
     n_files = 0
     for member in members:
         parts = safe_parts(member.name, member.is_folder)
+        if own.has(member.name):
+            raise Refused(f"its member {shown(member.name)} has the name of a file of ddsfl in this folder")
         limits.add(member)
         try:
             limits.n_members += _write(member, new.joinpath(*parts))
@@ -190,7 +193,7 @@ def _staging(folder: Path) -> Iterator[tuple[Path, Path]]:
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=folder) as beside:
+        with tempfile.TemporaryDirectory(prefix=UNPACKING, dir=folder) as beside:
             new, old = Path(beside, "new"), Path(beside, "old")
             new.mkdir()
             old.mkdir()
