@@ -30,7 +30,7 @@ def test_whatever_ddsfl_writes_next_to_a_file_is_its_own(make):
             ".ddsfl.lock::$DATA",
             ".ddsfl.lock/x",
         ),
-        *(".\\.ddsfl.lock", ".ddsf\u200dl.lock", ".two.tar.lock", ".unpacking-zz/f.txt", ".two.tar.part"),
+        *(".\\two.tar", ".ddsf\u200dl.lock", ".two.tar.lock", ".unpacking-zz/f.txt", ".two.tar.part"),
         *(
             ".two.tar.part.json",
             ".one.tar.12-0a1b2c.part",

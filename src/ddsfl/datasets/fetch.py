@@ -97,7 +97,8 @@ def fetch(
     After an interruption, the partial file is kept in the same folder and the download resumes, if the
     server says that its file is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in
     ``NAME.sha256``, in the format of sha256sum. Addresses are https, or http where the catalogue has no
-    other; https never leads to http. Refused are files of more than ``max_bytes`` and, without a digest, answers without an end.
+    other; https never leads to http. Refused are files of more than ``max_bytes`` and, without a digest,
+    answers without an end.
     """
     path = folder / file.name
     if path.exists():

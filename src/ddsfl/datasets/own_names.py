@@ -11,7 +11,7 @@ from pathlib import Path
 #: How folders begin in which archives are unpacked.
 UNPACKING = ".unpacking-"
 
-#: Locks, unfinished files and downloads (also those of `compute.locks` and `compute.parts`), records of digests.
+#: Locks, unfinished files and downloads (also of `compute.locks` and `compute.parts`), records of digests.
 _OWN = re.compile(rf"\..*\.(lock|part|part\.json)|{re.escape(UNPACKING)}.*|.*\.sha256", re.DOTALL)
 
 
@@ -57,12 +57,17 @@ class OwnNames:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
         if not parts:
             return False
-        first = _folded(parts[0])
-        return bool(_OWN.fullmatch(first)) or first in self._others or self._is_archive(parts)
+        first = parts[0]
+        return _is_own(first) or _folded(first) in self._others or self._is_archive(parts)
 
     def _is_archive(self, parts: Sequence[str]) -> bool:
         length = len(self._archive)
         return 0 < length <= len(parts) and tuple(map(_folded, parts[:length])) == self._archive
+
+
+@functools.lru_cache(1024)
+def _is_own(name: str) -> bool:
+    return _OWN.fullmatch(_folded(name)) is not None
 
 
 @functools.lru_cache(1024)
