@@ -50,6 +50,10 @@ _STEPS_PER_PHOTOSHOP_BYTE = 100  # Pillow reads these blocks in Python
 _WINDOW = 2**10
 #: Bytes between the segments of a header, which should be none.
 _MOST_BETWEEN = 2**12
+#: Runs of fill bytes are looked for in files longer than this, at places so far apart.
+_SHORT, _PROBE, _FILL = 2**22, 2**18, b"\xff" * 64
+#: Bytes that Pillow reads at once.
+_BLOCK = 2**16
 #: Bytes of the shortest scan.
 _SHORTEST_SCAN = 10
 #: Scans of a file larger than this are not looked at one by one.
@@ -88,6 +92,8 @@ def jpeg_cost(stream: IO[bytes], max_side: int) -> Cost:
     several = _FRAMES[frame.marker] == "progressive" or len(components) < len(frame.blocks)
     length = max(0, stream.seek(0, os.SEEK_END) - start)  # libjpeg reads on to the end of the image
     work += length * _STEPS_PER_BYTE
+    if length > _SHORT and work <= MAX_WORK:
+        work += _fill_work(stream, start, length)
     if several:
         coefficients = 2 * visited
         visited = _visited(stream, start, length, frame, components, MAX_WORK // _STEPS[coding])
@@ -189,6 +195,19 @@ def _components(content: bytes, frame: _Frame) -> list[int]:
     if not components:
         raise Damaged("a scan has no components")
     return components
+
+
+def _fill_work(stream: IO[bytes], start: int, length: int) -> int:
+    """Return the steps that long runs of fill bytes take.
+
+    libjpeg passes over a run only in one piece: for each block that Pillow reads it begins again.
+    """
+    work = run = 0
+    for at in range(start, start + length, _PROBE):
+        stream.seek(at)
+        run = run + 1 if stream.read(len(_FILL)) == _FILL else 0
+        work += run * _PROBE * (_PROBE // _BLOCK)
+    return work
 
 
 def _visited(

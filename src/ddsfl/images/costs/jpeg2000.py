@@ -17,7 +17,7 @@ _MOST_BOXES = 2**10
 #: The box of colours and palettes, which Pillow reads in Python.
 _LARGEST_HEADER = 2**21
 _STEPS_PER_MARKER = 2**15
-_STEPS_PER_SAMPLE, _STEPS_PER_BYTE = 16, 32
+_STEPS_PER_SAMPLE, _STEPS_PER_BYTE = 8, 45
 
 
 def jpeg2000_cost(stream: IO[bytes]) -> Cost:

@@ -11,6 +11,9 @@ _LONG, _LITTLE = 2**16, 2**24
 _PER_ROW, _PER_COLUMN = 24, 24
 #: Bicubic weights of one side: four numbers of 8 bytes per pixel.
 _WEIGHTS = 32
+#: Pillow puts a line of pixels together from blocks, and each of them copies those before: a step for each
+#: pixel and so many pixels of the line (blocks of 2**16 bytes, half a line on average, 4 bytes per step).
+_PIXELS_PER_COPY = 2**15
 
 
 def with_sides(cost: Cost, max_side: int, min_side: int) -> Cost:
@@ -25,4 +28,5 @@ def with_sides(cost: Cost, max_side: int, min_side: int) -> Cost:
     resized = max(min_side, round(width * min(1.0, max_side / max(width, height))))
     tables = _PER_ROW * height + _PER_COLUMN * width + _WEIGHTS * (width + height)
     tables += 4 * resized * height  # Pillow resizes the width first
-    return cost._replace(memory=cost.memory + max(0, tables - _LITTLE))
+    work = cost.work + width * height * (width // _PIXELS_PER_COPY)
+    return cost._replace(memory=cost.memory + max(0, tables - _LITTLE), work=work)
