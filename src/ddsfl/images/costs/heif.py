@@ -38,7 +38,8 @@ def _sizes(stream: IO[bytes], length: int) -> list[tuple[int, int]]:
         if head[4:] == b"meta":
             if size > _LARGEST_META:
                 raise Damaged("its header is too large")
-            parts = read_exactly(stream, max(0, min(size, length - at) - 8)).split(b"ispe\0\0\0\0", _MOST_SIZES)[1:]
+            box = read_exactly(stream, max(0, min(size, length - at) - 8))
+            parts = box.split(b"ispe\0\0\0\0", _MOST_SIZES)[1:]
             return [
                 (int.from_bytes(part[:4], "big"), int.from_bytes(part[4:8], "big"))
                 for part in parts

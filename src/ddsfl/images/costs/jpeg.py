@@ -210,9 +210,7 @@ def _fill_work(stream: IO[bytes], start: int, length: int) -> int:
     return work
 
 
-def _visited(
-    stream: IO[bytes], start: int, length: int, frame: _Frame, first: list[int], limit: int
-) -> int:
+def _visited(stream: IO[bytes], start: int, length: int, frame: _Frame, first: list[int], limit: int) -> int:
     """Return how many samples all scans visit; the first begins at ``start``, ``length`` from the end."""
     samples = 64 * sum(frame.blocks)
     most = samples * (1 + length // _SHORTEST_SCAN)

@@ -59,6 +59,4 @@ def png_cost(stream: IO[bytes]) -> Cost:
     kept = kept if kept > _LITTLE else 0
     pixels = width * height
     memory = decoding_memory(pixels, source, max(reading, left)) + kept
-    return Cost(
-        "PNG", width, height, pixels, memory, pixels * _STEPS_PER_PIXEL, opening=reading > _LITTLE
-    )
+    return Cost("PNG", width, height, pixels, memory, pixels * _STEPS_PER_PIXEL, opening=reading > _LITTLE)

@@ -29,9 +29,7 @@ class Steps:
         """Take so many steps; raise Damaged if fewer are left."""
         self.left -= count
         if self.left < 0:
-            raise Damaged(
-                "its header has so many parts that reading it would take more work than is allowed"
-            )
+            raise Damaged("its header has so many parts that reading it would take more work than is allowed")
 
 
 def read_exactly(stream: IO[bytes], count: int) -> bytes:
