@@ -117,8 +117,8 @@ def test_bytes_of_a_scan_cost_work(tmp_path):
 
 def test_strips_count_as_long_as_they_say():
     """libtiff reads at most ten times the pixels of a strip, and no more than the file has."""
-    for claimed, counted in ((10**6, 10**6), (2**30, 10 * 3 * 10**6)):
-        tags = {279: (4, 1, claimed)}
+    for order, claimed, counted in ((1, 10**6, 10**6), (1, 2**30, 3 * 10**7), (2, 2**30, 6 * 10**7)):
+        tags = {266: (3, 1, order), 279: (4, 1, claimed)}
         content = crafted.tiff(1_000, 1_000, samples=3, compression=8, tags=tags, data=bytes(40 * 10**6))
         decoder = 3 * 10**6 + counted
         assert decoder <= cost(content).memory - 4 * 10**6 <= decoder + 2**21
@@ -245,6 +245,16 @@ def test_bands_give_the_same_image(monkeypatch, mode, colour):
     for band in (47 * 7,) if mode == "LAB" else (47 * 7, 40):  # lines together, and parts of a line
         monkeypatch.setattr(pixels, "_BAND", band)
         assert torch.equal(decode(image, colour=colour), expected)
+
+
+@pytest.mark.parametrize("size", [(47, 61), (700, 3), (1, 999)])
+def test_bands_are_small_and_cover_the_image_once(monkeypatch, size):
+    monkeypatch.setattr(pixels, "_BAND", 100)
+    seen = np.zeros(size[::-1], int)
+    for left, top, right, bottom in pixels._bands(Image.new("L", size)):
+        assert (right - left) * (bottom - top) <= 100
+        seen[top:bottom, left:right] += 1
+    assert (seen == 1).all()
 
 
 def test_levels_are_those_of_the_entire_image(monkeypatch):

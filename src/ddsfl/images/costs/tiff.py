@@ -11,8 +11,16 @@ from ddsfl.images.costs.reading import Damaged, size_of
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _SAMPLES = 256, 257, 258, 259, 262, 277
 _STRIPS, _ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES, _ORIENTATION = 273, 278, 284, 322, 323, 324, 274
-_STRIP_SIZES, _TILE_SIZES = 279, 325
-_DEFAULTS = {_COMPRESSION: 1, _PHOTOMETRIC: 0, _SAMPLES: 1, _ROWS: 2**32 - 1, _PLANAR: 1, _ORIENTATION: 1}
+_STRIP_SIZES, _TILE_SIZES, _ORDER = 279, 325, 266
+_DEFAULTS = {
+    _COMPRESSION: 1,
+    _PHOTOMETRIC: 0,
+    _SAMPLES: 1,
+    _ROWS: 2**32 - 1,
+    _PLANAR: 1,
+    _ORIENTATION: 1,
+    _ORDER: 1,
+}
 #: Directories below the first that Pillow reads as it loads an image: EXIF, GPS, and one within EXIF.
 _EXIF, _GPS, _INTEROPERABILITY = 34665, 34853, 40965
 
@@ -79,7 +87,9 @@ def tiff_cost(stream: IO[bytes]) -> Cost:
         memory = decoding_memory(pixels, source, decoder + turned)
         return Cost("TIFF", width, height, pixels, memory + metadata, work)
     counts = tags.get(_TILE_SIZES if tiled else _STRIP_SIZES)
-    decoder = piece + _compressed(directories, counts, min(length, _MOST_EXCESS * piece + 2**20))
+    compressed = _compressed(directories, counts, min(length, _MOST_EXCESS * piece + 2**20))
+    # Bits in another order are turned in a copy of what is mapped.
+    decoder = piece + compressed * (1 if number(_ORDER) == 1 else 2)
     if number(_PHOTOMETRIC) == _YCBCR or compression in (6, 7):
         decoder += 4 * piece_width * piece_height
     apart = compression not in _PREDICTABLE
