@@ -70,6 +70,12 @@ def many_scans(side: int, scans: int) -> bytes:
     return jpeg(side, side, frame=0xC2, scans=[([0], 0, 0, 0)])[:-2] + again * (scans - 1) + b"\xff\xd9"
 
 
+def with_marks(side: int, mark: bytes) -> bytes:
+    """Return a progressive JPEG with marks between its scans, and a comment full of what look like scans."""
+    scan = segment(0xDA, b"\1\1\0\1\x3f\0") + b"\0"
+    return many_scans(side, 1)[:-2] + mark + segment(0xFE, b"\xff\xda" * 500) + scan + b"\xff\xd9"
+
+
 def exif_bomb(entries: int = 5_000, size: int = 60_000, kind: int = 7) -> bytes:
     """Return EXIF whose entries all point at the same piece of it."""
     table = b"".join(struct.pack("<HHII", 1000 + number, kind, size, 8) for number in range(entries))
@@ -102,6 +108,12 @@ def png(
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0))
     pixels = b"".join(chunk(b"IDAT", part) for part in data)
     return b"\x89PNG\r\n\x1a\n" + header + b"".join(chunks) + pixels + after + chunk(b"IEND", b"")
+
+
+def lined_profile(lines: int, line: bytes = b"") -> bytes:
+    """Return a PNG with EXIF as text of so many lines."""
+    text = b"Raw profile type exif\0" + (line + b"\n") * lines
+    return png(20, 20, chunk(b"tEXt", text))
 
 
 def text_bomb(count: int, kind: bytes = b"zTXt") -> bytes:
@@ -156,6 +168,15 @@ def exif_in_tiff(entries: int = 3_000, size: int = 500_000, kind: int = 3) -> by
     image = tiff(16, 16, data=bytes(256), tags={34665: (4, 1, start)}).ljust(start, b"\0")
     table = b"".join(struct.pack("<HHII", 1000 + number, kind, size, 8) for number in range(entries))
     return image + struct.pack("<H", entries) + table + bytes(2 * size)
+
+
+def looping_tiff(pointers: int) -> bytes:
+    """Return a TIFF file whose directory names itself as its EXIF directory again and again."""
+    image = tiff(20, 20, data=bytes(400))
+    count = int.from_bytes(image[8:10], "little")
+    here = struct.pack("<HHII", 34665, 4, 1, 8) * pointers
+    table = image[10 : 10 + 12 * count] + here
+    return image[:8] + struct.pack("<H", count + pointers) + table + bytes(500)
 
 
 # --- WebP, GIF, BMP, JPEG 2000, AVIF
@@ -225,6 +246,26 @@ def jpeg2000(
         data[coding + 2 + length : coding + 2 + length] = bytes([precincts]) * levels
         struct.pack_into(">H", data, coding + 2, length + levels)
     return bytes(data)
+
+
+def marked_jpeg2000(count: int, marker: int = 0x64, inner: bool = False) -> bytes:
+    """Return a JPEG 2000 codestream with so many empty markers, in its header or in that of its tile."""
+    data = saved(Image.new("L", (64, 64)), "jpeg2000", no_jp2=True)
+    marks, start = bytes([0xFF, marker, 0, 2]) * count, data.index(b"\xff\x90")
+    if not inner:
+        return data[:start] + marks + data[start:]
+    size = int.from_bytes(data[start + 6 : start + 10], "big") + len(marks)
+    head = data[start : start + 6] + struct.pack(">I", size) + data[start + 10 : start + 12]
+    return data[:start] + head + marks + data[start + 12 :]
+
+
+def jp2_of_boxes(count: int) -> bytes:
+    """Return a JPEG 2000 file with so many empty boxes in its header."""
+    data = saved(Image.new("L", (64, 64)), "jpeg2000")
+    start = data.index(b"jp2h") - 4
+    end = start + int.from_bytes(data[start : start + 4], "big")
+    size = struct.pack(">I", end - start + 8 * count)
+    return data[:start] + size + data[start + 4 : end] + b"\0\0\0\x08abcd" * count + data[end:]
 
 
 def resized(data: bytes, width: int, height: int) -> bytes:

@@ -30,6 +30,8 @@ _SUFFIXES = (".png",) * 5 + (
 )
 #: Longer than any path may be once it is all in one.
 _DEEP, _LONG_NAME = 60, "d" * 120
+#: Enough to notice work for each pair.
+_LINKS, _NESTED = 2000, 60
 
 
 def make_tree(rng: np.random.Generator, root: Path, images: Sequence[Path]) -> Path:
@@ -49,6 +51,8 @@ def make_tree(rng: np.random.Generator, root: Path, images: Sequence[Path]) -> P
             _add(rng, pick(rng, folders), folders, images)
     if chance(rng, 0.05):
         _deepen(pick(rng, folders), images[0])
+    if chance(rng, 0.02):
+        _link_much(rng, folders, images)
     return root
 
 
@@ -95,6 +99,20 @@ def _add(rng: np.random.Generator, folder: Path, folders: Sequence[Path], images
         os.symlink(name, folder / f"{name}b")
     else:
         shutil.copyfile(image, path)
+
+
+def _link_much(rng: np.random.Generator, folders: Sequence[Path], images: Sequence[Path]) -> None:
+    """Make many links to folders next to the set that lie in each other; some images are in the set, too."""
+    inner = [folders[0].parent / "nested"]
+    while len(inner) < _NESTED:
+        inner.append(inner[-1] / "n")
+    inner[-1].mkdir(parents=True)
+    for number, folder in enumerate(inner):
+        shutil.copyfile(images[number % len(images)], folder / f"{number}.png")
+        if chance(rng, 0.1):
+            os.symlink(folder / f"{number}.png", pick(rng, folders) / f"nested{number}.png")
+    for number in range(_LINKS):
+        os.symlink(pick(rng, inner), pick(rng, folders) / f"many{number}")
 
 
 def _deepen(folder: Path, image: Path) -> None:

@@ -18,11 +18,14 @@ from PIL import Image
 
 from attacks.domain import DECODER
 from attacks.inputs.settings import TINY
-from attacks.mutations import chance, mutated, near_miss, odd_text, pick
+from attacks.mutations import chance, mutated, near_miss, odd_text, odd_value, pick
 from attacks.trees import OUTSIDE, as_name, make_tree
 from ddsfl.cli.main import COMMANDS, load_command, main
+from ddsfl.datasets.splits import fold_splits
+from ddsfl.experiments.evaluate import Evaluation, evaluate_split
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.model.presets import PRESETS
 
 #: Each command takes seconds with these; without them training would take minutes.
 _SMALL = [word for path, value in TINY.items() for word in ("--set", f"{path}={value}")]
@@ -61,7 +64,8 @@ _VALUES: dict[str, Sequence[str]] = {
     "name": ("components", "filters", "all", "complement", "none"),
 }
 #: What can follow --out, by command; others write a file of any name or a folder.
-_OUTPUTS = {"encode": ("x.npz", "x.csv", "a/b/c.npz"), "explain": ("x.html", "a/x.html")}
+_PAGES = ("x.html", "a/x.html")
+_OUTPUTS = {"encode": ("x.npz", "x.csv", "a/b/c.npz"), "explain": _PAGES, "report": _PAGES}
 _RARE = ("datasets", "--help", "--version", "-h", "--")
 _ODD_CLASSES = ("\x1b[31mred\n", "=1+1", "$\\frac{1}{")
 
@@ -96,6 +100,14 @@ class Domain:
         for path, labels in zip(self.models, (usual, [odd[label] for label in usual])):
             model = SceneClassifier("quick", changes=TINY, device="cpu", random_state=0)
             model.fit(self.paths, labels).save(path)
+        evaluation = Evaluation(
+            PRESETS["quick"].change(TINY), "quick", "set", device="cpu", folder=folder / "cells",
+            names=[path.relative_to(self.set).as_posix() for path in self.paths],
+        )  # fmt: skip
+        listed = evaluation.settings.image_list(self.paths)
+        [split, *_] = fold_splits(usual, 2, 0)
+        evaluate_split(evaluation, listed, usual, split)
+        [self.cell] = (folder / "cells").glob("*.json")
         for name in COMMANDS:
             load_command(name)  # imports cost once
 
@@ -161,6 +173,9 @@ class Domain:
         model = folder / "out" / "model.safetensors"
         damaged.write_bytes(mutated(rng, model.read_bytes(), most=3))
         (folder / "empty").mkdir()
+        (folder / "cells").mkdir()
+        for number in range(int(rng.integers(1, 3))):
+            (folder / "cells" / f"{number}.json").write_bytes(_as_cell(rng, self.cell.read_bytes()))
         made = (images, self.set, listed, *split, damaged, model, folder / "empty", folder / "none")
         return [*map(str, made), *OUTSIDE[:3], odd_text(rng).lstrip("/")]
 
@@ -169,6 +184,7 @@ class Domain:
         usual = {
             "model": str(folder / "out" / "model.safetensors"),
             "images": str(folder / pick(rng, places)),
+            "what": str(folder / pick(rng, ("cells", "cells", "cells/0.json", "out/model.safetensors"))),
         }
         for parameter in load_command(name).params:
             option = parameter.opts[0]
@@ -181,8 +197,9 @@ class Domain:
             if not needed and chance(rng, 0.85):
                 continue
             yield near_miss(rng, option) if chance(rng, 0.03) else option
-            if option in ("--out", "--scratch"):
-                outputs = (*_OUTPUTS.get(name, ("x", "x.csv", "a/b")) * 4, _as_output(rng))
+            if option in ("--out", "--scratch", "--report"):
+                usual_names = _PAGES if option == "--report" else _OUTPUTS.get(name, ("x", "x.csv", "a/b"))
+                outputs = (*usual_names * 4, _as_output(rng))
                 yield str(folder / "out" / pick(rng, outputs))
             elif not parameter.is_flag:
                 yield self._value(rng, option, files)
@@ -191,6 +208,26 @@ class Domain:
         if chance(rng, 0.07):
             return odd_text(rng).lstrip("/")
         return pick(rng, _VALUES.get(option, files))
+
+
+def _as_cell(rng: np.random.Generator, cell: bytes) -> bytes:
+    """Return a stored result as it is, with damaged bytes, or with odd values."""
+    way = rng.random()
+    if way < 0.3:
+        return cell
+    if way < 0.5:
+        return mutated(rng, cell, most=3)
+    values = json.loads(cell)
+    for _ in range(int(rng.integers(1, 4))):
+        place = values
+        while True:
+            key = pick(rng, list(place) if isinstance(place, dict) else list(range(len(place))))
+            inner = place[key]
+            if not (isinstance(inner, dict | list) and inner) or chance(rng, 0.3):
+                place[key] = odd_value(rng)
+                break
+            place = inner
+    return json.dumps(values, default=str).encode("utf-8", "surrogatepass")
 
 
 def _words(words: Iterator[str] | Sequence[str]) -> list[str]:

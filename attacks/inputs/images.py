@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from attacks import crafted_images as crafted
+from attacks import image_holes as holes
 from attacks.domain import DECODER
 from ddsfl.images.decode import UnreadableImage, decode, upright_shape
 from ddsfl.images.formats import readable_suffixes
@@ -40,14 +41,18 @@ class Domain:
         self._suffixes = sorted(readable_suffixes())
 
     def case(self, rng: Rng, folder: Path) -> Path:
-        if rng.random() < 0.15:
+        path = folder / f"image{self._suffixes[rng.integers(len(self._suffixes))]}"
+        chance = rng.random()
+        if chance < 0.02:
+            holes.write(path, _WITH_HOLES[rng.integers(len(_WITH_HOLES))](rng))
+            return path
+        if chance < 0.17:
             content = _CRAFTED[rng.integers(len(_CRAFTED))](rng)
         else:
             content = self._seeds[rng.integers(len(self._seeds))]
         for _ in range(rng.choice([0, 1, 1, 1, 2, 3, 8])):
             change = _CHANGES[rng.integers(len(_CHANGES))]
             content = change(rng, content, self._seeds)[:_LARGEST]
-        path = folder / f"image{self._suffixes[rng.integers(len(self._suffixes))]}"
         path.write_bytes(content)
         return path
 
@@ -193,6 +198,27 @@ def _some(rng: Rng, most: int) -> int:
     return int(most ** rng.random())
 
 
+def _thin(rng: Rng) -> tuple[int, int]:
+    """Return the sides of an image that is very long, either way."""
+    sides = int(rng.choice([1, 2, 16, 300])), _some(rng, 7 * 10**7)
+    return sides if rng.random() < 0.5 else sides[::-1]
+
+
+_MARKS = (b"\xff\x01", b"\xff\xfe\0\2")
+
+#: Files of any length, almost all of which are holes.
+_WITH_HOLES: tuple[Callable[[Rng], holes.Pieces], ...] = (
+    lambda rng: holes.with_long_jpeg(_side(rng), _some(rng, 2**31)),
+    lambda rng: holes.with_long_chunk(
+        bytes(rng.choice([b"fcTL", b"IDAT", b"eXIf", b"abCd"])), _some(rng, 2**31 - 1)
+    ),
+    lambda rng: holes.with_long_strip(min(_side(rng), 8_000), _some(rng, 2**31), int(rng.integers(1, 3))),
+    lambda rng: holes.with_long_profile(_some(rng, 2**30)),
+    lambda rng: holes.with_long_avif(_some(rng, 2**31)),
+    lambda rng: [crafted.marked_jpeg2000(1), _some(rng, 2**31)],
+    lambda rng: [crafted.tiff(64, 64, compression=int(rng.choice([7, 34925]))), _some(rng, 2**31)],
+)
+
 _CRAFTED: tuple[Callable[[Rng], bytes], ...] = (
     lambda rng: crafted.one_scan_each(_side(rng), int(rng.choice([1, 3, 4]))),
     lambda rng: crafted.many_scans(min(_side(rng), 8_000), _some(rng, 100_000)),
@@ -229,6 +255,20 @@ _CRAFTED: tuple[Callable[[Rng], bytes], ...] = (
     lambda rng: b"P%d %d %d %d\n" % (rng.integers(1, 7), _side(rng), _side(rng), _side(rng)) + b"1 " * 1000,
     lambda rng: b"P2 9 9 255\n" + b"#\n" * _some(rng, 10**6) + b"1 " * 81,
     lambda rng: b"P5 " + b"# " * _some(rng, 10**6) + b"\n9 9 255\n" + bytes(81),
+    lambda rng: crafted.jpeg(64, 64, before=crafted.segment(0xE1, b"Exif\0\0") * _some(rng, 10**5)),
+    lambda rng: crafted.jpeg(64, 64, before=crafted.segment(0xE1, b"Exif\0\0" * 10_900) * _some(rng, 60)),
+    lambda rng: crafted.jpeg(64, 64)[:-2] + b"\xff" * _some(rng, 3 * 10**7),
+    lambda rng: crafted.with_marks(4_000, bytes(rng.choice(_MARKS)) * _some(rng, 10**6)),
+    lambda rng: crafted.png(20, 20, crafted.chunk(b"eXIf", b"Exif\0\0" * _some(rng, 10**6))),
+    lambda rng: crafted.lined_profile(_some(rng, 10**7), bytes(rng.choice([b"", b"00", b"000"]))),
+    lambda rng: crafted.png(*_thin(rng), depth=int(rng.choice([8, 16])), data=[zlib.compress(bytes(10**6))]),
+    lambda rng: b"P%d %d %d %d\n" % (rng.integers(4, 7), *_thin(rng), 255) + bytes(10**6),
+    lambda rng: crafted.tiff(*_thin(rng), samples=int(rng.choice([1, 3])), data=bytes(10**6)),
+    lambda rng: crafted.looping_tiff(_some(rng, 60_000)),
+    lambda rng: crafted.marked_jpeg2000(
+        _some(rng, 10**6), int(rng.choice([0x64, 0x58, 0x55])), bool(rng.random() < 0.5)
+    ),
+    lambda rng: crafted.jp2_of_boxes(_some(rng, 10**6)),
     lambda rng: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n%%EndComments\nshowpage\n",
     lambda rng: struct.pack(">I4s4sI4s", 20, b"ftyp", b"avif", 0, b"mif1") + rng.bytes(_some(rng, 10_000)),
 )

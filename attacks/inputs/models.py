@@ -20,6 +20,7 @@ from ddsfl.model.file import ModelFileError
 from ddsfl.model.run_file import file_beside
 from ddsfl.report.explanation import as_json, explanations, for_page, word_nouns
 from ddsfl.report.inspection import describe_model
+from ddsfl.report.learned import learned_part
 from ddsfl.report.pages.why import why_page
 from ddsfl.report.pictures import draw_model
 
@@ -92,6 +93,7 @@ class Domain:
             return "refused"
         for table in describe_model(model):
             Console(file=io.StringIO(), width=100).print(table)
+        learned_part(model)
         if case.draws:
             draw_model(model, case.path.parent / "pictures")
         try:

@@ -108,7 +108,7 @@ def test_stages_that_a_neighbour_removes_are_computed_again(scenes, model, tmp_p
 
     fit(scenes, tmp_path / "stages")
     fit(scenes, tmp_path / "stages", remove).save(tmp_path / "again")
-    assert reused == [True] + [False] * 11
+    assert reused == [True] + [False] * 12
     assert (tmp_path / "again").read_bytes() == model.read_bytes()
 
 

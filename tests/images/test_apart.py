@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from attacks import crafted_images as crafted
+from attacks import image_holes as holes
 from PIL import Image, features
 
 import ddsfl
@@ -90,6 +91,56 @@ def test_more_memory_than_predicted_is_not_given(helpers):
     with pytest.raises(UnreadableImage, match=r"memory|decoder error"):
         apart.pixels_apart(io.BytesIO(content), cost._replace(memory=2**24), **options)
     assert apart.pixels_apart(io.BytesIO(content), cost, **options).size == (300, 300)
+
+
+def with_hole(path, content, size):
+    """A file with a box that is a hole behind it."""
+    holes.write(path, holes.with_long_avif(size, content))
+    return path
+
+
+@limited
+@pytest.mark.skipif(not features.check("avif"), reason="no AVIF")
+def test_what_a_file_may_take_does_not_depend_on_the_file_before(tmp_path, helpers):
+    small = crafted.saved(soft(), "avif")
+    large = with_hole(tmp_path / "a.avif", small, 150_000_000)
+    expected = decode(small)
+    for _ in range(2):
+        assert torch.equal(decode(large), expected)
+        assert torch.equal(decode(small), expected)
+    assert len(helpers._idle) == 1
+
+
+@limited
+def test_a_process_limits_itself_before_it_reads_a_file(helpers):
+    request = {"task": "shape", "format": "PNG", "memory": 2**23, "seconds": 5, "options": {}}
+    with pytest.raises((EOFError, OSError)):
+        helpers.ask(request, io.BytesIO(bytes(2**26)), 2**26)
+    assert helpers.ask({**request, "memory": 2**28}, io.BytesIO(bytes(2**26)), 2**26)[0]["reason"]
+
+
+def test_a_file_that_does_not_fit_is_not_read(tmp_path, monkeypatch):
+    def started(*arguments, **options):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(apart, "_HELPERS", apart._Helpers())
+    monkeypatch.setattr(apart.subprocess, "Popen", started)
+    for content in (crafted.tiff(64, 64, compression=7), crafted.jpeg2000(64, precincts=0x55)):
+        path = with_hole(tmp_path / "a", content, 2**29)
+        cost = cost_of(path.open("rb"), 300)
+        assert cost.apart
+        with path.open("rb") as stream, pytest.raises(UnreadableImage, match="512 MB takes too much memory"):
+            apart.ask_apart("header", stream, cost)
+        with pytest.raises(UnreadableImage, match="MB are allowed"):
+            decode(path)
+        assert read_header(path) is None
+
+
+def test_a_file_is_sent_in_blocks(helpers, monkeypatch):
+    content = next(files())
+    expected = decode(content)
+    monkeypatch.setattr(apart, "_BLOCK", 100)
+    assert torch.equal(decode(content), expected)
 
 
 def slow_file():

@@ -86,6 +86,54 @@ def test_scans_are_counted_as_libjpeg_finds_them():
         cost(content).check()
 
 
+@pytest.mark.parametrize("size", [(1, 100_000), (200_000, 1), (70_000, 100), (30, 100_000)])
+def test_sides_of_scans_cost_nothing(size):
+    """Tables count only for sides that no camera and no scanner makes."""
+    plain = cost_of(io.BytesIO(crafted.png(*size, kind=6, data=[b""])), 300)
+    assert plain.memory == 8 * size[0] * size[1]
+
+
+def test_long_sides_cost_memory_and_long_lines_work():
+    for kind, content in {
+        "PNG": crafted.png(5, 2**22, data=[b""]),
+        "PPM": b"P5 5 4194304 255\n",
+        "TIFF": crafted.tiff(5, 2**22, data=bytes(99)),
+    }.items():
+        assert cost(content).memory > (32 + 4 * 16) * 2**22, kind
+        stretched = cost_of(io.BytesIO(content), 300, 200)
+        assert stretched.memory - cost(content).memory == 4 * (200 - 16) * 2**22
+    assert cost(b"P6 2000000 10 255\n").work > 3 * cost(b"P6 20000 1000 255\n").work
+
+
+def test_bytes_of_a_scan_cost_work(tmp_path):
+    content = crafted.jpeg(64, 64)[:-2]
+    assert cost(content + bytes(10**6)).work - cost(content).work == 8 * 10**6
+    # Runs of fill bytes are read again for each block.
+    zeros, fill = (cost(content + value * 2**23).work for value in (b"\0", b"\xff"))
+    assert fill > 8 * zeros
+    assert cost(content + (b"\xff" * 60 + bytes(4)) * 2**17).work < 1.1 * zeros
+    assert cost(content + b"\xff" * 2**21).work < zeros
+
+
+def test_strips_count_as_long_as_they_say():
+    """libtiff reads at most ten times the pixels of a strip, and no more than the file has."""
+    for order, claimed, counted in ((1, 10**6, 10**6), (1, 2**30, 3 * 10**7), (2, 2**30, 6 * 10**7)):
+        tags = {266: (3, 1, order), 279: (4, 1, claimed)}
+        content = crafted.tiff(1_000, 1_000, samples=3, compression=8, tags=tags, data=bytes(40 * 10**6))
+        decoder = 3 * 10**6 + counted
+        assert decoder <= cost(content).memory - 4 * 10**6 <= decoder + 2**21
+
+
+def test_metadata_of_a_large_png_counts():
+    def memory(kind, size, side=2_000):
+        return cost(crafted.png(side, side, crafted.chunk(kind, bytes(size)), data=[b""])).memory
+
+    assert memory(b"iTXt", 10**6) == memory(b"eXIf", 10) == 5 * 2_000**2
+    assert memory(b"iTXt", 2 * 10**7) == 2_000**2 + (12 + 4) * 2 * 10**7
+    assert memory(b"tEXt", 2 * 10**7) == 2_000**2 + (4 + 1) * 2 * 10**7
+    assert memory(b"eXIf", 2 * 10**7) == 2_000**2 + (2 + 1) * 2 * 10**7
+
+
 def test_only_suspicious_files_are_decoded_apart():
     plain = [crafted.jpeg2000(64), crafted.tiff(16, 16, compression=8), crafted.bmp_of_runs(64, b"\1\1")]
     assert not any(cost(content).apart for content in plain)
@@ -194,8 +242,19 @@ def test_bands_give_the_same_image(monkeypatch, mode, colour):
     else:
         image = image.convert(mode)
     expected = decode(image, colour=colour)
-    monkeypatch.setattr(pixels, "_BAND", 47 * 7)
-    assert torch.equal(decode(image, colour=colour), expected)
+    for band in (47 * 7,) if mode == "LAB" else (47 * 7, 40):  # lines together, and parts of a line
+        monkeypatch.setattr(pixels, "_BAND", band)
+        assert torch.equal(decode(image, colour=colour), expected)
+
+
+@pytest.mark.parametrize("size", [(47, 61), (700, 3), (1, 999)])
+def test_bands_are_small_and_cover_the_image_once(monkeypatch, size):
+    monkeypatch.setattr(pixels, "_BAND", 100)
+    seen = np.zeros(size[::-1], int)
+    for left, top, right, bottom in pixels._bands(Image.new("L", size)):
+        assert (right - left) * (bottom - top) <= 100
+        seen[top:bottom, left:right] += 1
+    assert (seen == 1).all()
 
 
 def test_levels_are_those_of_the_entire_image(monkeypatch):
@@ -216,6 +275,9 @@ def test_headers_are_read_within_the_same_bounds(tmp_path):
         "canvas.webp": crafted.webp(16_383, 16_383),
         "exif.jpg": crafted.jpeg(64, 64, before=crafted.segment(0xE1, crafted.exif_bomb())),
         "ps.png": b"%!PS-Adobe-3.0 EPSF-3.0\n",
+        "text.png": crafted.png(64, 64, crafted.chunk(b"iTXt", bytes(5 * 10**7))),
+        "chunks.png": crafted.png(64, 64, crafted.chunk(b"abCd", b"") * 220_000),
+        "boxes.jp2": crafted.jp2_of_boxes(300_000),
     }.items():
         (tmp_path / name).write_bytes(content)
         assert read_header(tmp_path / name) is None, name

@@ -1,10 +1,12 @@
 """Links in image sets: followed, refused by name, or broken."""
 
 import os
+from collections import Counter
 
 import pytest
 
 from ddsfl.images.folders import ImageSet, list_images
+from ddsfl.images.walk import Walk
 from tests.support.pictures import put, without_heif, write_csv
 
 
@@ -131,3 +133,105 @@ def test_folders_that_link_to_each_other_end(tmp_path):
         f"Link {tmp_path}/set/a/x/y/x to the folder {tmp_path}/x left out: "
         "its images are already listed under 'a'."
     ]
+
+
+# --- many links
+
+
+def linked_many(root, n_links):
+    """Make a folder with links to as many folders of one image each."""
+    put(root, "set/0.png")
+    for number in range(n_links):
+        put(root, f"pool/{number}/1.png")
+        os.symlink(root / "pool" / str(number), root / "set" / f"l{number}")
+    return root / "set"
+
+
+def test_the_work_for_a_link_does_not_grow_with_their_number(tmp_path, monkeypatch):
+    def compared(n_links):
+        root, calls = linked_many(tmp_path / str(n_links), n_links), Counter()
+        less = type(tmp_path).__lt__
+        monkeypatch.setattr(type(tmp_path), "__lt__", lambda *two: calls.update("l") or less(*two))
+        monkeypatch.setattr(Counter, "__iadd__", lambda *two: pytest.fail("all suffixes were looked at"))
+        walk = Walk(root)
+        walk.visit(root)
+        labels = walk._label_of
+        walk.follow_links()
+        monkeypatch.undo()
+        assert len(walk.images) == n_links + 1
+        assert walk._label_of is labels  # not built again
+        return calls["l"]
+
+    assert compared(400) < 8 * compared(100)  # a heap; 16 times as much if all are sorted for each
+
+
+def listings(monkeypatch, action):
+    """Return the result of an action, and how many folders were opened for it."""
+    opened = []
+    listdir = os.listdir
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", lambda folder: opened.append(folder) or listdir(folder))
+        return action(), len(opened)
+
+
+@pytest.mark.parametrize("outside_in", [True, False])
+def test_folders_behind_nested_links_are_listed_once(tmp_path, monkeypatch, outside_in):
+    deep = ["pool", *"abcdefghijklmnopqrst"]
+    put(tmp_path, "set/0.png", *("/".join([*deep[:n], "1.png"]) for n in range(1, 22)))
+    for n in range(1, 22):
+        os.symlink(tmp_path.joinpath(*deep[:n]), tmp_path / "set" / f"l{n if outside_in else 50 - n}")
+    listing, n_opened = listings(monkeypatch, lambda: list_images([tmp_path / "set"]))
+    assert len({os.path.realpath(path) for path in listing.paths}) == len(listing.paths) == 22
+    assert n_opened == 22
+    assert len(listing.problems) == 20
+    assert all("its images are already listed." in problem for problem in listing.problems)
+
+
+@pytest.mark.parametrize("outside_in", [True, False])
+def test_folders_behind_refused_links_are_not_walked_again_for_each(tmp_path, monkeypatch, outside_in):
+    deep = ["pool", *"abcdefghijklmnopqrst"]
+    put(tmp_path, "set/A/0.png", "/".join([*deep, "1.png"]))
+    os.symlink(tmp_path.joinpath(*deep, "1.png"), tmp_path / "set" / "A" / "1.png")
+    for n in range(1, 22):
+        link = tmp_path / "set" / f"B{n if outside_in else 50 - n}" / "l"
+        link.parent.mkdir()
+        os.symlink(tmp_path.joinpath(*deep[:n]), link)
+    put(tmp_path, "set/C/0.png")
+    images, n_opened = listings(monkeypatch, lambda: ImageSet.find(tmp_path / "set", least=1))
+    assert images.labels == ["A", "A", "C"]
+    conflict = f"its image {tmp_path.joinpath(*deep)}/1.png is already listed under 'A'."
+    refused = [problem for problem in images.problems if problem.startswith("Link")]
+    assert len(refused) == 21
+    assert all(problem.endswith(conflict) for problem in refused)
+    assert n_opened <= 24 + 21 + 1
+
+
+def test_a_link_is_refused_if_a_folder_in_it_belongs_to_another_class(tmp_path):
+    put(tmp_path, "set/b/1.png", "pool/x/2.png", "pool/3.png")
+    (tmp_path / "set" / "a").mkdir()
+    os.symlink(tmp_path / "pool" / "x", tmp_path / "set" / "a" / "x")
+    os.symlink(tmp_path / "pool", tmp_path / "set" / "b" / "pool")
+    images = ImageSet.find(tmp_path / "set", least=1)
+    assert images.labels == ["a", "b"]
+    assert images.problems == [
+        f"Link {tmp_path}/set/b/pool to the folder {tmp_path}/pool left out: "
+        f"its folder {tmp_path}/pool/x is already listed under 'a'."
+    ]
+
+
+def test_a_refused_link_does_not_hinder_those_of_the_class_that_has_its_images(tmp_path):
+    put(tmp_path, "set/a/1.png", "set/b/2.png", "pool/x/3.png", "pool/4.png")
+    os.symlink(tmp_path / "pool" / "x" / "3.png", tmp_path / "set" / "b" / "3.png")
+    os.symlink(tmp_path / "pool", tmp_path / "set" / "a" / "pool")
+    os.symlink(tmp_path / "pool", tmp_path / "set" / "b" / "pool")
+    images = ImageSet.find(tmp_path / "set", least=1)
+    assert images.labels == ["a", "b", "b", "b"]
+    assert images.problems[0].endswith("x/3.png is already listed under 'b'.")
+
+
+def test_a_link_to_an_image_of_another_class_is_left_out_alone(tmp_path):
+    put(tmp_path, "a/1.png", "b/2.png")
+    os.symlink(tmp_path / "a" / "1.png", tmp_path / "b" / "1.png")
+    images = ImageSet.find(tmp_path, least=1)
+    assert images.labels == ["a", "b"]
+    assert "b/1.png left out: the same file as" in images.problems[0]

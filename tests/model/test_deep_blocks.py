@@ -42,7 +42,7 @@ def test_hand_crafted_descriptors_suffice_for_a_classifier(tmp_path):
     assert model.transform(IMAGES).shape == (12, 50)
     loaded = loaded_copy(model, tmp_path)
     np.testing.assert_array_equal(loaded.decision_function(IMAGES), model.decision_function(IMAGES))
-    titles = ["Model", "Blocks", "Classes", "Hard to tell apart", "Time"]
+    titles = ["Model", "Blocks", "Classes", "Confused most", "Time"]
     assert [table.title for table in describe_model(loaded)] == titles
     assert [path.name for path in draw_model(loaded, tmp_path / "pictures")] == ["edges-words.png"]
     with pytest.raises(AttributeError, match="no learned layers"):

@@ -28,8 +28,29 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     assert loaded.settings_ == fitted.settings_
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.stack_.sharing_[1], fitted.stack_.sharing_[1])
+    assert set(loaded.validation_.state()) == {"score", "folds", "decisions", "membership", "without"}
+    for name, array in fitted.validation_.state().items():
+        np.testing.assert_array_equal(loaded.validation_.state()[name], array)
+    assert loaded.validation_.single
+    assert loaded.classifier_.validation_ is loaded.validation_
     loaded.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
+
+
+def test_equal_fits_give_equal_files_with_their_answers_held_out(fitted, tmp_path):
+    tiny().fit(IMAGES, LABELS).save(tmp_path / "again")
+    fitted.save(tmp_path / "m")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+    found = fitted.validation_
+    membership = np.array([[label == name for name in fitted.classes_] for label in LABELS])
+    np.testing.assert_array_equal(found.membership, membership)
+    assert found.score == fitted.classifier_.cv_scores_.max()
+    vectors = fitted.transform(IMAGES)
+    for fold in np.unique(found.folds):
+        held = found.folds == fold
+        svm = clone(fitted.classifier_).set_params(C=fitted.classifier_.C_, calibrate=False)
+        svm.fit(vectors[~held], membership[~held].argmax(axis=1))
+        np.testing.assert_allclose(svm.decision_function(vectors[held]), found.decisions[held], atol=1e-3)
 
 
 def test_a_model_file_that_lacks_a_part_is_named(fitted, tmp_path):

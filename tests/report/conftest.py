@@ -14,6 +14,6 @@ def figures(monkeypatch):
         saved.append(figure)
         save_figure(figure, path)
 
-    for module in ("blocks", "confusion", "filters", "objective", "sharing", "words"):
+    for module in ("blocks", "confusion", "filters", "firing", "objective", "sharing", "words"):
         monkeypatch.setattr(f"ddsfl.report.plots.{module}.save_figure", keep)
     return saved

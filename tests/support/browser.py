@@ -10,6 +10,33 @@ import pytest
 REQUIRED = "DDSFL_REQUIRE_BROWSER"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
+#: The contrast of text with the background behind it, and the font, for every text that is shown.
+CONTRASTS = """() => {
+  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = channels(colour).slice(0, 3).map((value) => value / 255)
+      .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if ((channels(colour)[3] ?? 1) > 0.99) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    const disabled = node.matches(".turn span, :disabled");
+    if (!own || disabled || !node.checkVisibility() || node.matches("script, style, noscript")) continue;
+    const [one, other] = [light(getComputedStyle(node).color), light(behind(node))];
+    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+    if (contrast < 4.5) found.push(`${node.className || node.tagName}: ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -76,3 +103,8 @@ def open_page(browser, tmp_path):
     for window in windows:
         window.close()
     assert watch == Watch()
+
+
+def overflow(page):
+    """Return by how many pixels a page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")

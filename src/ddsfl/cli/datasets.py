@@ -13,6 +13,7 @@ from ddsfl.cli.options import Quiet
 from ddsfl.datasets.catalogue import DATASETS, dataset
 from ddsfl.datasets.fetch import get_dataset
 from ddsfl.datasets.folders import check_dataset
+from ddsfl.datasets.own_names import record_of
 from ddsfl.report.console import Console, show
 
 Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
@@ -55,7 +56,7 @@ def get(
     left = get_dataset(name, to, begin=lambda file: console.begin(file, unit="MiB"), progress=progress)
     console.close()
     for file in wanted.files:
-        record = to / f"{file.name}.sha256"
+        record = record_of(to / file.name)
         if file.digest is None and record.is_file():
             console.say(
                 f"no digest of {file.name} is published; found SHA-256 {record.read_text().split()[0]}"

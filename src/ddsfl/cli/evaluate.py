@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -90,10 +90,10 @@ def evaluate(
 
     Cross-validation by default, random splits with --train, official lists with --train-list and --test-list.
     Shows mean and spread of the accuracy, the results of each class and which classes are confused. With
-    --out, finished splits are kept: rerun the same command to resume after an interruption. --report writes a
+    --out or --report, finished splits are kept: rerun the same command to resume. --report writes a
     page with all of this, the wrong images and what spoke for the wrong labels.
     """
-    console = Console(quiet, resumes=out is not None)
+    console = Console(quiet, resumes=out is not None or report is not None)
     splitting = Splitting(protocol, folds, train, test, splits, train_list, test_list, groups)
     settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
@@ -106,8 +106,9 @@ def evaluate(
     if out is not None:
         check_folder(out)
         hold_folder(context, out, console)
-    elif report is not None:  # the page needs the models of all splits
-        folder = Path(context.with_resource(TemporaryDirectory(prefix="ddsfl-")))
+    elif report is not None:  # the page needs the models of all splits; the lock of the page holds them, too
+        folder = report.with_name(f"{report.name}.splits")
+        check_folder(folder)
     image_set = ImageSet.find(images)
     group_of = splitting.groups_of(images, image_set)
     # Impossible splits are found before the images are read.
@@ -147,9 +148,13 @@ def evaluate(
         write_page(
             report_of_cells(f"{images.name}, {preset}", cells, album, console, found=found), report, console
         )
-        if not keep_models:
-            for file, _ in files.values():
-                remove_model(model_path(file))
+        for file, _ in () if keep_models else files.values():
+            remove_model(model_path(file))
+            if out is None:
+                file.unlink(missing_ok=True)
+        if out is None and folder is not None:
+            with contextlib.suppress(OSError):  # what is not ours stays there
+                folder.rmdir()
 
 
 def _file_of(evaluation: Evaluation, cell: Cell) -> Path:

@@ -19,6 +19,7 @@ from ddsfl.compute.stages import write_whole
 from ddsfl.datasets.archives import ArchiveError, remove_unfinished, unpack
 from ddsfl.datasets.catalogue import Dataset, RemoteFile, dataset
 from ddsfl.datasets.folders import check_dataset
+from ddsfl.datasets.own_names import notes_of_download, part_of_download, record_of
 from ddsfl.datasets.web import Answer, FinalError, PassingError, answer_to, shown_address
 
 #: Number of attempts per address, and the wait after the first failure; the wait doubles each time.
@@ -82,7 +83,7 @@ def _get_files(
             left.append(f"Python cannot unpack RAR archives: run `unrar x {path} {folder}/`.")
         elif path.suffix != ".txt":
             try:
-                unpack(path, folder)
+                unpack(path, folder, [other.name for other in wanted.files])
             except ArchiveError as error:
                 raise ArchiveError(f"{error} Delete {path} to fetch it again.") from error
     return left
@@ -93,10 +94,11 @@ def fetch(
 ) -> Path:
     """Fetch ``folder/NAME`` unless it exists, verify it and return its path.
 
-    After an interruption, the partial file is kept in the same folder and the download resumes, if the file
-    on the server is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in ``NAME.sha256``, in the
-    format of sha256sum. Addresses are https, or http where the catalogue has no other; https never leads to
-    http. Refused are files of more than ``max_bytes`` and, without a digest, answers without an end.
+    After an interruption, the partial file is kept in the same folder and the download resumes, if the
+    server says that its file is unchanged. Wrong bytes are deleted. The SHA-256 is recorded in
+    ``NAME.sha256``, in the format of sha256sum. Addresses are https, or http where the catalogue has no
+    other; https never leads to http. Refused are files of more than ``max_bytes`` and, without a digest,
+    answers without an end.
     """
     path = folder / file.name
     if path.exists():
@@ -128,9 +130,7 @@ def fetch(
                 return path
         failures.append(f"{shown_address(address)}: {failure}")
     kept = (
-        [f"The partial file is kept in {folder}; rerun to resume."]
-        if _part_path(folder, file.name).exists()
-        else []
+        [f"The partial file is kept in {folder}; rerun to resume."] if part_of_download(path).exists() else []
     )
     raise DownloadError(" ".join([f"{file.name} could not be fetched.", *failures, *kept]))
 
@@ -140,8 +140,8 @@ class _Part:
 
     def __init__(self, file: RemoteFile, folder: Path, address: str) -> None:
         self.file, self.address = file, address
-        self.path = _part_path(folder, file.name)
-        self.notes_path = folder / f".{file.name}.part.json"
+        self.path = part_of_download(folder / file.name)
+        self.notes_path = notes_of_download(folder / file.name)
         self.resumed = False
 
     def discard(self) -> None:
@@ -155,6 +155,9 @@ class _Part:
         self.resumed = notes is not None and start > 0
         if notes is not None and start == notes["total"]:
             return  # the last run ended just before it moved the file into place
+        if notes is not None and not (notes["validator"] or self.file.digest):
+            self.discard()  # nothing would show whether the rest belongs to the same file
+            notes, start = None, 0
         headers = {"User-Agent": "ddsfl", "Accept-Encoding": "identity"}
         if notes is not None and start:
             headers["Range"] = f"bytes={start}-"
@@ -174,11 +177,14 @@ class _Part:
         self.resumed = answer.resumed
         if answer.resumed:
             fits = notes is not None and answer.start == start and notes["total"] in (None, total)
-            if not fits or total is None:
+            if notes is None or not fits or total is None:
                 self.discard()
                 raise PassingError(
                     f"the server continues at byte {answer.start} of {total}; expected {start}."
                 )
+            if not self._same_version(notes["validator"], answer.validator):
+                self.discard()
+                raise PassingError("the server continues another version of the file.")
         else:
             start = 0
             self.discard()
@@ -195,6 +201,15 @@ class _Part:
             known = {"address": self.address, "total": total, "validator": answer.validator}
             write_whole(self.notes_path, json.dumps(known).encode())
         return start
+
+    def _same_version(self, noted: str | None, answered: str | None) -> bool:
+        """Return whether the server continues the file that was begun; If-Range alone is often ignored.
+
+        Without a digest the server has to say so: nothing else would find a mixture of two files.
+        """
+        if self.file.digest is not None and (noted is None or answered is None):
+            return True  # the digest will tell
+        return noted is not None and noted == answered
 
     def _store(self, answer: Answer, start: int, progress: Progress | None) -> None:
         done, total = start, answer.total
@@ -226,7 +241,7 @@ class _Part:
             return None
         fits = fits and (total is None or type(total) is int)
         fits = fits and (validator is None or (isinstance(validator, str) and validator.isprintable()))
-        # Without a validator or a length, nothing shows whether the remaining bytes belong to the same file.
+        # Without a validator or a length, nothing shows whether the file is complete.
         return notes if fits and (validator or total) and self.path.is_file() else None
 
 
@@ -240,7 +255,7 @@ def _verify(file: RemoteFile, path: Path) -> None:
     recorded = _recorded(path)
     if recorded and recorded != digest:
         raise DownloadError(
-            f"{path} has changed: its SHA-256 is {digest}; expected {recorded} ({_beside(path).name})."
+            f"{path} has changed: its SHA-256 is {digest}; expected {recorded} ({record_of(path).name})."
         )
     if not recorded:
         _record(path, digest)
@@ -262,25 +277,17 @@ def _digest(kind: str, path: Path) -> str:
 
 
 def _record(path: Path, digest: str) -> None:
-    write_whole(_beside(path), f"{digest}  {path.name}\n".encode())
+    write_whole(record_of(path), f"{digest}  {path.name}\n".encode())
 
 
 def _recorded(path: Path) -> str | None:
     """Return the digest that was recorded when a file was fetched; None if there is no record."""
     try:
-        digest, *_ = read_text(_beside(path)).split() or [""]
+        digest, *_ = read_text(record_of(path)).split() or [""]
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError):
         digest = ""
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise DownloadError(f"{_beside(path)} is not a record of a SHA-256; delete it and try again.")
+        raise DownloadError(f"{record_of(path)} is not a record of a SHA-256; delete it and try again.")
     return digest
-
-
-def _part_path(folder: Path, name: str) -> Path:
-    return folder / f".{name}.part"
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")

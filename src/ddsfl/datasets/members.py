@@ -10,6 +10,8 @@ from typing import NamedTuple
 MAX_NAME_BYTES = 4096
 #: Deeper folders exhaust the recursion of `shutil.rmtree`.
 MAX_DEPTH = 200
+#: Slashes of both kinds in a name; "./a//b" has more than folders.
+_MAX_SLASHES = 2 * MAX_DEPTH
 #: Bytes that are read from or decoded to memory at once.
 BLOCK = 2**18
 
@@ -57,6 +59,10 @@ def safe_parts(name: str, is_folder: bool) -> tuple[str, ...]:
     >>> safe_parts("./Images/bar/1.jpg", is_folder=False)
     ('Images', 'bar', '1.jpg')
     """
+    if len(name.encode("utf-8", "surrogateescape")) > MAX_NAME_BYTES:
+        raise Refused(f"its member {shown(name)} has a name of more than {MAX_NAME_BYTES} bytes")
+    if name.count("/") + name.count("\\") > _MAX_SLASHES:  # before any work for each of them
+        raise Refused(f"its member {shown(name)} lies more than {MAX_DEPTH} folders deep")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     windows = PureWindowsPath(name)
     harm = None
@@ -66,8 +72,6 @@ def safe_parts(name: str, is_folder: bool) -> tuple[str, ...]:
         harm = "leads outside the folder"
     elif "\0" in name:
         harm = "has a zero byte in its name"
-    elif len(name.encode("utf-8", "surrogateescape")) > MAX_NAME_BYTES:
-        harm = f"has a name of more than {MAX_NAME_BYTES} bytes"
     elif len(parts) > MAX_DEPTH:
         harm = f"lies more than {MAX_DEPTH} folders deep"
     elif not is_folder and (not parts or name.endswith(("/", "/."))):

@@ -11,6 +11,9 @@ from ddsfl.datasets.members import Damaged, Member, Refused, shown
 BLOCK_SIZE = 512
 #: Long names and extended headers; libarchive has the same limit.
 MAX_HEADER_BYTES = 2**20
+#: Records of extended headers in all: some in any case, and so many more for each member. A header counts as
+#: several, as it takes as long to read.
+MAX_RECORDS, RECORDS_PER_MEMBER, RECORDS_PER_HEADER = 200_000, 64, 16
 
 _NUMBERS = {
     "mode": (100, 108),
@@ -40,7 +43,7 @@ def read_tar(pieces: Iterator[bytes]) -> Iterator[Member]:
     The archive must end as POSIX says, in zero bytes: without them, it may have been cut off. Links, devices
     and sparse files are `Refused`.
     """
-    source = _Source(pieces)
+    source, records = _Source(pieces), _Records()
     given: dict[str, bytes] | None = None  # from the extended headers of the next member, if it has any
     while True:
         block = source.take(BLOCK_SIZE)
@@ -55,8 +58,10 @@ def read_tar(pieces: Iterator[bytes]) -> Iterator[Member]:
         assert size is not None
         if kind in (_LONG_NAME, _LONG_LINK, _GLOBAL, *_EXTENDED):
             given = given or {}
-            _extend(given, kind, source.padded(_bounded(size)))
+            records.count(RECORDS_PER_HEADER)
+            _extend(given, kind, source.padded(_bounded(size)), records)
             continue
+        records.left += RECORDS_PER_MEMBER
         yield _member(block, given or {}, size, source)
         given = None
     if given is not None:
@@ -64,17 +69,29 @@ def read_tar(pieces: Iterator[bytes]) -> Iterator[Member]:
     source.refuse_rest()
 
 
-def _extend(given: dict[str, bytes], kind: bytes, payload: bytes) -> None:
+class _Records:
+    """How many more records of extended headers there may be: bytes that repeat pack to almost none."""
+
+    def __init__(self) -> None:
+        self.left = MAX_RECORDS
+
+    def count(self, number: int) -> None:
+        self.left -= number
+        if self.left < 0:
+            raise Refused("its extended headers are out of proportion to its members")
+
+
+def _extend(given: dict[str, bytes], kind: bytes, payload: bytes, records: _Records) -> None:
     """Add what an extended header says about the next member to ``given``."""
     if kind == _LONG_NAME:
         _give(given, "path", payload.split(b"\0", 1)[0])
     elif kind == _LONG_LINK:
         _give(given, "linkpath", payload.split(b"\0", 1)[0])
     else:
-        records = _records(payload)
-        if kind == _GLOBAL and records:
-            raise Refused(f"its global header sets {', '.join(sorted(records))} of all members")
-        for field, value in records.items():
+        values = _values(payload, records)
+        if kind == _GLOBAL and values:
+            raise Refused(f"its global header sets {', '.join(sorted(values))} of all members")
+        for field, value in values.items():
             _give(given, field, value)
 
 
@@ -84,11 +101,12 @@ def _give(given: dict[str, bytes], field: str, value: bytes) -> None:
     given[field] = value
 
 
-def _records(payload: bytes) -> dict[str, bytes]:
-    """Return the records of a pax header that concern the name, the size and the layout of a member."""
-    records: dict[str, bytes] = {}
+def _values(payload: bytes, records: _Records) -> dict[str, bytes]:
+    """Return what the records of a pax header say about the name, the size and the layout of a member."""
+    values: dict[str, bytes] = {}
     at = 0
     while at < len(payload):
+        records.count(1)
         match = _RECORD.match(payload, at)
         end = at + int(match[1]) if match else 0
         if match is None or not match.end() < end <= len(payload) or payload[end - 1 : end] != b"\n":
@@ -97,9 +115,9 @@ def _records(payload: bytes) -> dict[str, bytes]:
             "sparse layout" if match[2].startswith(b"GNU.sparse.") else match[2].decode("ascii", "replace")
         )
         if field in ("path", "linkpath", "size", "sparse layout"):
-            records[field] = payload[match.end() : end - 1]
+            values[field] = payload[match.end() : end - 1]
         at = end
-    return records
+    return values
 
 
 def _member(block: bytes, given: dict[str, bytes], size: int, source: _Source) -> Member:

@@ -129,6 +129,7 @@ def report_scenes(model: SceneClassifier, seed: int, console: Console | None = N
             asked_cell(model, image_list(images), dict(enumerate(labels)), names, console),
             Album(dict(zip(names, images)), lambda split: model),
             console,
+            how=(f"{len(names)} drawn scenes that the model had not seen, {N_TEST} per class.",),
             training=(image_list(train_images), Labels.read(train_labels)),
         )
     )

@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from PIL import Image
 
-from ddsfl.images.budget import MAX_SECONDS, Cost
+from ddsfl.images.budget import MAX_MEMORY, MAX_SECONDS, Cost
+from ddsfl.images.costs.reading import size_of
 from ddsfl.images.unreadable import UnreadableImage
 
 #: The clock that is left where a process cannot be limited, or waits instead of computing.
@@ -24,6 +25,8 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ddsfl.images.apart_program import main; main()"
 )
+#: Bytes of a file that are in the memory of this process at once.
+_BLOCK = 2**20
 #: Threads would take memory by the number of cores.
 _LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX")
 #: Memory that is given back at once, so that one image does not leave less for the next.
@@ -44,8 +47,11 @@ class _Helper:
             env={**os.environ, **dict.fromkeys(_LIMITED, "1"), **_GIVEN_BACK},
         )
 
-    def ask(self, request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
-        """Send a request and return the answer; EOFError or OSError if the process ended instead."""
+    def ask(self, request: dict[str, Any], stream: IO[bytes], length: int) -> tuple[dict[str, Any], bytes]:
+        """Send a request and so much of a file, and return the answer.
+
+        EOFError or OSError if the process ended instead.
+        """
         clock = threading.Timer(_CLOCK, self._process.kill)
         clock.daemon = True
         clock.start()
@@ -53,9 +59,13 @@ class _Helper:
             requests, answers = self._process.stdin, self._process.stdout
             assert requests is not None
             assert answers is not None
-            text = json.dumps({**request, "bytes": len(content)}).encode()
+            text = json.dumps({**request, "bytes": length}).encode()
             requests.write(len(text).to_bytes(4, "big") + text)
-            requests.write(content)
+            while length:
+                # A file that became shorter ends the helper, like any that cannot be read.
+                block = _read(stream, min(length, _BLOCK))
+                requests.write(block)
+                length -= len(block)
             requests.flush()
             answer = json.loads(_read(answers, int.from_bytes(_read(answers, 4), "big")))
             return answer, _read(answers, answer["bytes"])
@@ -81,13 +91,13 @@ class _Helpers:
     def __init__(self) -> None:
         self._idle: list[_Helper] = []
 
-    def ask(self, request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], bytes]:
+    def ask(self, request: dict[str, Any], stream: IO[bytes], length: int) -> tuple[dict[str, Any], bytes]:
         try:
             helper = self._idle.pop()
         except IndexError:
             helper = _Helper()
         try:
-            answer = helper.ask(request, content)
+            answer = helper.ask(request, stream, length)
         except BaseException:
             helper.end()
             raise
@@ -111,16 +121,23 @@ def ask_apart(task: str, stream: IO[bytes], cost: Cost, **options: Any) -> tuple
     ------
     UnreadableImage : the file is damaged, or took more than its memory or time.
     """
-    stream.seek(0)
+    length = size_of(stream)
+    memory = min(cost.memory, MAX_MEMORY)
+    if 2 * length > memory:  # the helper's copy, and the decoder's
+        raise UnreadableImage(
+            stream,
+            f"its file of {length // 2**20} MB takes too much memory, because it can be decoded only in one "
+            f"piece; {memory // 2**21} MB are allowed",
+        )
     request: dict[str, Any] = {
         "task": task,
         "format": cost.format,
-        "memory": cost.memory,
+        "memory": memory,
         "seconds": MAX_SECONDS,
     }
     request["options"] = options
     try:
-        answer, content = _HELPERS.ask(request, stream.read())
+        answer, content = _HELPERS.ask(request, stream, length)
     except (EOFError, OSError):
         raise UnreadableImage(stream, "decoding it took too much memory or time, and was stopped") from None
     if "reason" in answer:

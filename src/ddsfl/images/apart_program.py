@@ -44,8 +44,9 @@ def main() -> None:
     _use_one_thread()
     while head := requests.read(4):
         request = json.loads(requests.read(int.from_bytes(head, "big")))
-        stream = io.BytesIO(requests.read(request["bytes"]))
+        # Before the file is read, so that it counts; what a request may take depends on none before it.
         _limit(_virtual_memory() + request["memory"], request["seconds"])
+        stream = io.BytesIO(requests.read(request["bytes"]))
         content = b""
         try:
             answer, content = _TASKS[request["task"]](stream, request["format"], **request["options"])
@@ -55,6 +56,8 @@ def main() -> None:
         text = json.dumps({**answer, "bytes": len(content)}).encode()
         answers.write(len(text).to_bytes(4, "big") + text + content)
         answers.flush()
+        del content
+        _limit(None, None)
 
 
 def _use_one_thread() -> None:
@@ -78,8 +81,8 @@ def _virtual_memory() -> int:
         return 2**30
 
 
-def _limit(memory: int, seconds: int) -> None:
-    """Limit memory and time of this process; where that is impossible, the caller's clock is left."""
+def _limit(memory: int | None, seconds: int | None) -> None:
+    """Limit memory and further time of this process, None: not; elsewhere the caller's clock is left."""
     try:
         import resource
     except ImportError:  # Windows
@@ -87,11 +90,12 @@ def _limit(memory: int, seconds: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     for kind, value in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime) + seconds),
+        (resource.RLIMIT_CPU, None if seconds is None else int(used.ru_utime + used.ru_stime) + seconds),
     ):
         hard = resource.getrlimit(kind)[1]
         try:
-            resource.setrlimit(kind, (value if hard < 0 else min(value, hard), hard))
+            soft = hard if value is None else value if hard < 0 else min(value, hard)
+            resource.setrlimit(kind, (soft, hard))
         except (OSError, ValueError):
             continue
 

@@ -179,7 +179,7 @@ def _from_class_folders(root: Path, least: int) -> ImageSet:
             walk.visit_later(entry, entry.name)
         else:
             walk.visit(entry, entry.name)
-    refused = walk.follow_links()
+    refused = set(walk.follow_links())
     problems = [*walk.problems, *unreadable_sentences(walk.unreadable)]
     if n_loose:
         problems.append(f"{counted(n_loose, 'image')} in {root} left out: outside any class folder.")
@@ -289,8 +289,8 @@ def _image_set(
 ) -> ImageSet:
     """Build the image set and leave out labels with too few images."""
     counts = Counter(name for _, label in pairs for name in label_names(label))
-    rare = sorted(name for name, count in counts.items() if count < least)
-    for name in rare:
+    rare = {name for name, count in counts.items() if count < least}
+    for name in sorted(rare):
         problems.append(
             f"Label {name!r} left out: it has {counted(counts[name], 'image')}, {least} are needed."
         )

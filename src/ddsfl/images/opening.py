@@ -20,7 +20,7 @@ _ANY_SIDE = 300
 
 def read_pixels(stream: IO[bytes], colour: Colour, max_side: int, min_side: int) -> Image.Image:
     """Return an image file as a small upright image; `decode` says what the arguments mean."""
-    cost = cost_of(stream, max_side)
+    cost = cost_of(stream, max_side, min_side)
     cost.check()
     with TURNS.take(cost.memory):
         if cost.apart:

@@ -5,6 +5,7 @@ Nothing here imports torch: the program that decodes suspicious files uses it to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import IO, Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from ddsfl.images.budget import MAX_PIXELS, check_metadata, check_pixels
 from ddsfl.images.costs.directories import exif_memory
 from ddsfl.images.costs.jpeg import draft_size
 from ddsfl.images.formats import open_image
+from ddsfl.images.portions import in_portions
 from ddsfl.images.unreadable import UnreadableImage
 
 Colour = Literal["gray", "lab", "rgb"]
@@ -33,11 +35,16 @@ _UPRIGHT = {  # EXIF orientation -> transposition that makes the image upright
 #: Large images are converted in bands of about so many pixels, because conversions copy several times.
 _BAND = 2**20
 
+#: What a line of text takes in a list of lines, of which there is another copy.
+_BYTES_PER_LINE = 72
+
 
 def opened(stream: IO[bytes], format: str) -> Image.Image:
     """Open an image file of a format that `cost_of` found, without decoding it."""
     # Not `Image.open` for JPEG, which checks the full size before `draft` can reduce it.
-    return JpegImageFile(stream) if format == "JPEG" else open_image(stream, format)
+    if format == "JPEG":
+        return JpegImageFile(stream)
+    return open_image(in_portions(stream) if format == "PNG" else stream, format)
 
 
 def pixels_of(stream: IO[bytes], format: str, colour: Colour, max_side: int, min_side: int) -> Image.Image:
@@ -93,7 +100,9 @@ def _exif_block(image: Image.Image) -> bytes:
     """Return the EXIF block that Pillow will read, unless it is that of a TIFF file."""
     block = image.info.get("exif")
     if block is None and "Raw profile type exif" in image.info:  # text of a PNG file
-        return bytes.fromhex("".join(image.info["Raw profile type exif"].split("\n")[3:]))
+        text = image.info["Raw profile type exif"]
+        check_metadata(4 * len(text) + _BYTES_PER_LINE * text.count("\n"))
+        return bytes.fromhex("".join(text.split("\n")[3:]))
     return block if isinstance(block, bytes) else b""
 
 
@@ -103,16 +112,23 @@ def _converted(image: Image.Image, mode: str) -> Image.Image:
     clear = not deep and image.has_transparency_data
     if image.mode == mode and not clear:
         return image
-    rows = max(1, _BAND // image.width)
-    tops = range(0, image.height, rows)
-    top_level = _top_level(image, rows) if deep else 0
-    if len(tops) == 1:
+    bands = list(_bands(image))
+    top_level = _top_level(image, bands) if deep else 0
+    if len(bands) == 1:
         return _converted_band(image, mode, clear, top_level)
     result = Image.new(mode, image.size)
-    for top in tops:
-        band = image.crop((0, top, image.width, min(image.height, top + rows)))
-        result.paste(_converted_band(band, mode, clear, top_level), (0, top))
+    for band in bands:
+        result.paste(_converted_band(image.crop(band), mode, clear, top_level), band[:2])
     return result
+
+
+def _bands(image: Image.Image) -> Iterator[tuple[int, int, int, int]]:
+    """Yield bands of an image from top to bottom; a line of millions of pixels gives several."""
+    columns = min(image.width, _BAND)
+    rows = max(1, _BAND // columns)
+    for top in range(0, image.height, rows):
+        for left in range(0, image.width, columns):
+            yield left, top, min(image.width, left + columns), min(image.height, top + rows)
 
 
 def _converted_band(image: Image.Image, mode: str, clear: bool, top_level: int) -> Image.Image:
@@ -128,11 +144,11 @@ def _converted_band(image: Image.Image, mode: str, clear: bool, top_level: int) 
     return image
 
 
-def _top_level(image: Image.Image, rows: int) -> int:
+def _top_level(image: Image.Image, bands: list[tuple[int, int, int, int]]) -> int:
     """Return the level that means white in an image of mode I or F."""
     lows, highs = [], []
-    for top in range(0, image.height, rows):
-        levels = np.asarray(image.crop((0, top, image.width, min(image.height, top + rows))))
+    for band in bands:
+        levels = np.asarray(image.crop(band))
         lows.append(levels.min())
         highs.append(levels.max())
     return top_level(np.min(lows), np.max(highs))  # NaN stays NaN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import stat
 from collections import Counter
@@ -50,14 +51,19 @@ class Walk:
 
     def __post_init__(self) -> None:
         self._real_root = os.path.realpath(self.root)
-        self._links: list[tuple[Path, str]] = []
+        self._links: list[tuple[Path, str]] = []  # a heap, as soon as they are followed
         self._label_of: dict[str, str] = {}  # by the real path of an image or a folder
+        self._before: dict[str, str] = {}  # behind a link: what was listed in front of it
+        # By real folder: up to two classes of images in it, and why links of other classes are refused.
+        self._conflicts: dict[str, dict[str, str]] = {}
 
     def visit(self, folder: Path, label: str = "") -> None:
         """Collect the images below a folder, except those behind links to folders."""
         folders = [(folder, os.path.realpath(folder))]
         while folders:
             here, real = folders.pop()
+            if self._is_known(here, real, label):
+                continue
             self._label_of[real] = label
             for path, mode in self.listing(here):
                 if stat.S_ISDIR(mode) and path.is_symlink():
@@ -75,18 +81,23 @@ class Walk:
         """Collect the images behind links to folders; return the links that were refused.
 
         A link is refused, and named in ``problems``, if its folder contains the set or the link itself, or
-        images that are already listed under another class.
+        images or folders that are already listed under another class. No folder is listed twice, and none is
+        visited more than a few times, however links overlap.
         """
         refused = []
+        heapq.heapify(self._links)
         while self._links:
-            self._links.sort(reverse=True)
-            link, label = self._links.pop()
+            link, label = heapq.heappop(self._links)
             target = os.path.realpath(link)
-            behind = Walk(self.root)
             why = self._refusal(link, target)
             if not why:
-                behind.visit(link, label)
-                why = self._shared(behind, label)
+                behind = Walk(self.root)
+                behind._before, behind._conflicts = self._label_of, self._conflicts
+                try:
+                    behind.visit(link, label)
+                except _Conflict as conflict:
+                    why = conflict.why
+                    self._remember(conflict, target)
             if why:
                 self.problems.append(f"Link {link} to the folder {target} left out: {why}.")
                 refused.append(link)
@@ -132,6 +143,9 @@ class Walk:
             real = os.path.realpath(path)
             if not _contains(self._real_root, real):
                 self.leaving.append(path)
+        other = self._before.get(real, label)
+        if other != label:
+            raise _Conflict(real_folder, other, f"its image {real} is already listed{_under(other)}")
         self._label_of.setdefault(real, label)
         self.images.append(Found(path, label, real))
 
@@ -145,22 +159,47 @@ class Walk:
             return f"its images are already listed{_under(self._label_of[target])}"
         return ""
 
-    def _shared(self, behind: Walk, label: str) -> str:
-        """Return which image behind a link is listed under another class; "" if there is none."""
-        for image in sorted(behind.images):
-            other = self._label_of.get(image.real, label)
+    def _is_known(self, folder: Path, real: str, label: str) -> bool:
+        """Return whether a folder was listed before this walk; `_Conflict` if its class is another one."""
+        for other, why in self._conflicts.get(real, {}).items():
             if other != label:
-                return f"its image {image.real} is already listed{_under(other)}"
-        return ""
+                raise _Conflict(real, other, why)
+        known = self._before.get(real)
+        if known is None:
+            return False
+        if known != label:
+            raise _Conflict(real, known, f"its folder {real} is already listed{_under(known)}")
+        self.problems.append(f"Folder {folder} left out: its images are already listed{_under(label)}.")
+        return True
+
+    def _remember(self, conflict: _Conflict, target: str) -> None:
+        """Note a conflict for all folders from ``target`` to where it was found: all of them have it."""
+        real = conflict.folder
+        while _contains(target, real):
+            self._conflicts.setdefault(real, {}).setdefault(conflict.label, conflict.why)
+            if real == target:
+                break
+            real = os.path.dirname(real)
 
     def _add(self, other: Walk) -> None:
+        """Add what a walk behind a link found; the work depends on that alone."""
         self.images += other.images
-        self.ignored += other.ignored
-        self.unreadable += other.unreadable
+        self.ignored.update(other.ignored)
+        self.unreadable.update(other.unreadable)
         self.problems += other.problems
         self.leaving += other.leaving
-        self._links += other._links
-        self._label_of = {**other._label_of, **self._label_of}
+        for link in other._links:
+            heapq.heappush(self._links, link)
+        for real, label in other._label_of.items():
+            self._label_of.setdefault(real, label)
+
+
+class _Conflict(Exception):
+    """A folder behind a link holds something that is already listed under another class, ``label``."""
+
+    def __init__(self, folder: str, label: str, why: str) -> None:
+        super().__init__(why)
+        self.folder, self.label, self.why = folder, label, why
 
 
 def link_target(path: Path) -> str | None:

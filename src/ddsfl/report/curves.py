@@ -50,7 +50,7 @@ def curve_words(objective: Array, n_steps: int, n_choices: int) -> str:
         words = f"The objective went from {first:.3g} to {last:.3g} in {steps}."
     if not n_choices:
         return words
-    often = "once" if n_choices == 1 else f"{n_choices} times"
+    often = {1: "once", 2: "twice"}.get(n_choices, f"{n_choices} times")
     return f"{words} Filters were chosen for the classes {often}, where it may jump."
 
 

@@ -13,7 +13,7 @@ from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.blocks import block_rows, source_words, validated_score
 from ddsfl.report.console import describe_stage
 from ddsfl.report.pairs import Confusions, class_pairs
-from ddsfl.report.sharing import SharingCounts, chosen_by_class, own_counts
+from ddsfl.report.sharing import SharingCounts, own_counts
 from ddsfl.report.weights import block_parts, confusable_classes
 
 #: Rows of the table of similar classes, of classes and of times, and length of the bars of times.
@@ -38,7 +38,7 @@ def _right(title: str) -> Column:
 def _classes_table(model: SceneClassifier) -> Table:
     """Return the classes, with the number of filters of each layer that only this class uses."""
     shared = enumerate(model.stack_.sharing_, start=1) if "stack" in model.sources_ else ()
-    own = {number: own_counts(sharing) for number, sharing in shared if chosen_by_class(sharing)}
+    own = {number: own_counts(sharing) for number, sharing in shared if sharing.any()}
     classes = Table(
         _right("number"), "class", _right("images"), *(_right(f"own filters, layer {n}") for n in own),
         title="Classes",
@@ -60,7 +60,8 @@ def _pairs_tables(model: SceneClassifier) -> list[Table]:
     sharing, confused = class_pairs(model, held_out, _PAIRS)
     if sharing:
         alike = Table(
-            "class", "class", _right("filters of both"), _right("of those of either"), title="Share most filters",
+            "class", "class", _right("filters of both"), _right("part"), title="Share most filters",
+            caption="Of the filters of all layers that either class uses, how many both use.",
         )  # fmt: skip
         for pair in sharing:
             part = f"{100 * (pair.shared or 0) / (pair.either or 1):.0f} %"
@@ -72,11 +73,8 @@ def _pairs_tables(model: SceneClassifier) -> list[Table]:
             caption="Training images, classified by SVMs that were fitted without them.",
         )  # fmt: skip
         for pair in confused:
-            mixed.add_row(
-                Text(pair.first),
-                Text(pair.second),
-                f"{pair.confused} of {counted(pair.tested or 0, 'image')}",
-            )
+            images = counted(pair.tested or 0, "image")
+            mixed.add_row(Text(pair.first), Text(pair.second), f"{pair.confused} of {images}")
         tables.append(mixed)
     pairs = confusable_classes(model, _PAIRS) if held_out is None else []
     if pairs:
@@ -124,8 +122,8 @@ def about_rows(model: SceneClassifier) -> list[tuple[str, str]]:
 
 def _layers_table(model: SceneClassifier) -> Table:
     layers = Table(
-        "layer", "field", "step", "scales", "filters", "learned from", "filters per class", "used by all classes",
-        "by several", "by one", "by none", title="Layers",
+        "layer", "field", "step", "scales", "filters", "learned from", "filters per class",
+        "used by all classes", "by several", "by one", "by none", title="Layers",
     )  # fmt: skip
     for number, layer in enumerate(model.settings_.layers, start=1):
         cells = [str(number), f"{layer.field} px", str(layer.step), str(layer.n_scales)]

@@ -14,7 +14,7 @@ from ddsfl.report.curves import learning_curve
 from ddsfl.report.pages.report_view import FilterPicture, Learned, LearnedLayer
 from ddsfl.report.pages.why_view import Patch
 from ddsfl.report.pairs import Confusions, class_pairs
-from ddsfl.report.sharing import chosen_by_class, joined_sharing, own_filters, sharing_tree, sharing_words
+from ddsfl.report.sharing import joined_sharing, own_filters, sharing_tree, sharing_words
 from ddsfl.report.tiles import as_bytes, scaled_tiles
 
 Array = np.ndarray[Any, Any]
@@ -83,8 +83,7 @@ def own_firings(
     At most N_OWN filters of a layer, spread over the classes; layers without any are left out.
     """
     listed, numbers = model.training_images(images, labels)
-    own = {index: own_filters(sharing, N_OWN) for index, sharing in enumerate(model.stack_.sharing_)
-           if chosen_by_class(sharing)}  # fmt: skip
+    own = {index: own_filters(sharing, N_OWN) for index, sharing in enumerate(model.stack_.sharing_)}
     searched = {index: filters for index, filters in own.items() if filters}
     fired: dict[int, Firings] = {}
     for place, (index, filters) in enumerate(searched.items()):
@@ -102,8 +101,7 @@ def _layer(model: SceneClassifier, index: int, fired: Firings) -> LearnedLayer:
     stack, names = model.stack_, [str(name) for name in model.classes_]
     sharing, pictures = stack.sharing_[index], stack.pixel_filters_[index]
     count = len(pictures)
-    used_by = sharing if chosen_by_class(sharing) else np.zeros((0, count), dtype=bool)
-    shown = shown_filters(used_by, N_FILTERS)
+    shown = shown_filters(sharing, N_FILTERS)
     tiles = as_bytes(scaled_tiles(pictures[shown]))
     words = sharing_words(sharing, count)
     if count > len(shown):
@@ -112,7 +110,7 @@ def _layer(model: SceneClassifier, index: int, fired: Firings) -> LearnedLayer:
         FilterPicture(
             number=number,
             pixels=tile,
-            classes=tuple(names[row] for row in np.flatnonzero(used_by[:, number])),
+            classes=tuple(names[row] for row in np.flatnonzero(sharing[:, number])),
             patches=tuple(Patch(place.pixels, names[place.label]) for place in fired.get(number, ())),
         )
         for number, tile in zip(shown, tiles)

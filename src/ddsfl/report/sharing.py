@@ -49,11 +49,6 @@ class SharingCounts(NamedTuple):
         return tuple(str(count) if count else "-" for count in self)
 
 
-def chosen_by_class(sharing: Array) -> bool:
-    """Return whether filters of a layer (C, D) were chosen for the classes: not all of them for all."""
-    return bool(sharing.any() and not sharing.all())
-
-
 def sharing_words(sharing: Array, n_filters: int) -> str:
     """Return in a sentence how the classes share the filters of a layer (C, D).
 
@@ -62,8 +57,10 @@ def sharing_words(sharing: Array, n_filters: int) -> str:
     >>> sharing_words(np.zeros((0, 9), dtype=bool), 9)
     'The 9 filters were learned without classes: every class uses all of them.'
     """
-    if not chosen_by_class(sharing):
+    if not sharing.any():
         return f"The {n_filters} filters were learned without classes: every class uses all of them."
+    if sharing.all():
+        return f"All {n_filters} filters are used by all {len(sharing)} classes."
     counts = SharingCounts.of(sharing)
     everybody = "both classes" if len(sharing) == 2 else f"all {len(sharing)} classes"
     parts = [
@@ -104,11 +101,11 @@ def own_counts(sharing: Array) -> Array:
 
 
 def joined_sharing(model: SceneClassifier) -> Array | None:
-    """Return which class uses which filter of all layers together; None if no filters were chosen by class."""
+    """Return which class uses which filter of all layers; None if classes do not differ in their filters."""
     if "stack" not in model.sources_:
         return None
-    chosen = [sharing for sharing in model.stack_.sharing_ if chosen_by_class(sharing)]
-    return np.concatenate(chosen, axis=1) if chosen else None
+    every = [sharing for sharing in model.stack_.sharing_ if sharing.any()]
+    return np.concatenate(every, axis=1) if any(not sharing.all() for sharing in every) else None
 
 
 def shared_filters(sharing: Array) -> tuple[Array, Array]:

@@ -31,6 +31,7 @@ def several_cell(calibrated=True):
     rows = [
         {"path": "1", "true": ["boat", "sea"], "predicted": ["sea"], kind: [0.2, 0.1, 0.3, 0.9]},
         {"path": "2", "true": ["city"], "predicted": ["city"], kind: [0.1, 0.8, 0.0, 0.3]},
+        {"path": "4", "true": ["sea", "lake"], "predicted": ["lake", "sea"], kind: [0.0, 0.0, 0.95, 1.0]},
         {"path": "3", "true": [], "predicted": ["lake", "boat"], kind: [0.6, 0.1, 0.95, 0.0]},
     ]
     return {"split": "fold 1", "mean_average_precision": 0.7, "classes": CLASSES, "images": rows}
@@ -95,7 +96,7 @@ def test_several_labels():
         ("3", (), ("lake", "boat"), 0.95),
         ("1", ("boat", "sea"), ("sea",), 0.8),
     ]
-    assert tested.images == 3
+    assert tested.images == 4
     by_name = {one.name: one for one in tested.classes}
     assert by_name["boat"].recall == 0.0
     assert by_name["city"].precision == 1.0
@@ -135,7 +136,7 @@ def test_calibration_is_what_a_plain_loop_finds():
 
 def test_calibration_of_several_labels_counts_every_label():
     found = calibration([several_cell()])
-    assert sum(one.images for one in found.bins) == 12
+    assert sum(one.images for one in found.bins) == 16
     top = found.bins[-1]
-    assert (top.low, top.images, top.right) == (0.9, 2, 0.5)  # sea in 1, and lake in 3
+    assert (top.low, top.high, top.images, top.right) == (0.9, 1.0, 4, 0.75)  # all but lake in 3
     assert calibration([several_cell(calibrated=False)]) is None

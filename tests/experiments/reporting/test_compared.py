@@ -4,6 +4,7 @@ import copy
 
 import pytest
 from scipy.stats import binomtest
+from scipy.stats import t as student
 
 from ddsfl.experiments.cells import score_predictions
 from ddsfl.experiments.reporting.compared import common_splits, comparison_part
@@ -58,10 +59,25 @@ def test_splits_are_paired_and_tested_together():
     two = [cell_of(SECOND if number else FIRST, split, **sizes) for number, split in enumerate(splits)]
     found = comparison_part(common_splits(one, two[::-1], ("x", "y")), ("x", "y"))
     assert found.only_second == 6
-    assert found.words[-1].startswith("Over 3 splits the difference is +16.67 ± 14.43 points")
+    # The variance counts 1/3 + 12/30 instead of 1/3.
+    t = 16.6667 / (14.4338 * (1 / 3 + 12 / 30) ** 0.5)
+    assert found.words[-1] == (
+        "Over 3 splits the difference is +16.67 ± 14.43 points (paired by split; "
+        f"p = {2 * student.sf(t, 2):.2g}, corrected for training images that splits share)."
+    )
     assert "unlikely to be chance (p = 0.031" in found.words[0]
     fewer = common_splits(one, two[:1], ("x", "y"))
     assert [pair.first["split"] for pair in fewer] == ["random 1"]
+
+
+def test_images_that_one_model_gets_right_come_first():
+    cells = [cell_of(FIRST), cell_of(SECOND)]
+    for cell, answer in zip(cells, "ab"):
+        row = {"path": "13.jpg", "true": "c", "predicted": answer, "probabilities": [1.0, 0.0]}
+        cell["images"].append(row)
+    found = comparison_part(common_splits(*([cell] for cell in cells), ("x", "y")), ("x", "y"))
+    assert [one.name for one in found.disagreements] == ["4.jpg", "5.jpg", "10.jpg", "13.jpg"]
+    assert found.both_wrong == 2
 
 
 def test_what_cannot_be_compared_is_named():

@@ -125,6 +125,15 @@ def test_two_classes_and_several_labels():
         shown.heat, evidence.difference(mistake.predicted[0], labels[0], shape=shown.picture.shape[:2])
     )
 
+    model.classifier_.slopes_ = np.full_like(model.classifier_.slopes_, 5.0)  # far from one half
+    chosen = [NAMES[number] for number in two]
+    cell = asked_cell(
+        model, model.settings_.image_list(images), dict(enumerate(labels)), chosen, Console(quiet=True)
+    )
+    for row in cell["images"]:
+        row["true"] = other_than(row["predicted"])
+    assert with_pictures(answers_part([cell]).mistakes, Album(FILES, lambda split: model))[1] == ()
+
     several = [(label, "odd") if number % 2 else (label,) for number, label in enumerate(LABELS)]
     model = edges().fit(IMAGES, several)
     mistake = mistake_of(model, 1, LABELS[1], true=(LABELS[1], "odd"))

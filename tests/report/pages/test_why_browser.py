@@ -6,6 +6,7 @@ import pytest
 
 from ddsfl.report.pages.why import why_page
 from ddsfl.report.pages.why_view import Part
+from tests.support.browser import CONTRASTS, overflow
 from tests.support.explained_images import SCRIPT, made_image, made_question, made_voice
 
 pytestmark = pytest.mark.browser
@@ -22,10 +23,6 @@ def opacity(page):
     return float(
         page.locator(".layer.shown .tint").first.evaluate("image => getComputedStyle(image).opacity")
     )
-
-
-def overflow(page):
-    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
 def test_the_page_opens_with_the_first_image_and_question(open_page, two_images):
@@ -223,34 +220,6 @@ def test_long_names_and_many_classes_stay_in_the_window(open_page, unruly, width
     page.get_by_role("link", name="Next").click()
     page.locator("#image-2").wait_for()
     assert overflow(page) <= 0
-
-
-#: The contrast of text with the background behind it, and the font, for every text that is shown.
-CONTRASTS = """() => {
-  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = (colour) => {
-    const [r, g, b] = channels(colour).slice(0, 3).map((value) => value / 255)
-      .map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if ((channels(colour)[3] ?? 1) > 0.99) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const found = [];
-  for (const node of document.querySelectorAll("body *")) {
-    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
-    const disabled = node.matches(".turn span");
-    if (!own || disabled || !node.checkVisibility() || node.matches("script, style, noscript")) continue;
-    const [one, other] = [light(getComputedStyle(node).color), light(behind(node))];
-    const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
-    if (contrast < 4.5) found.push(`${node.className || node.tagName}: ${contrast.toFixed(2)}`);
-  }
-  return found;
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -35,7 +35,9 @@ def report_of_cells(
     found: tuple[Found, ...] = (),
 ) -> Report:
     """Return the report of an evaluation; ``album`` has its images and models, as far as they are known."""
-    model = next((one for cell in cells if (one := album.models(cell["split"])) is not None), None)
+    splits = [str(cell["split"]) for cell in cells]
+    kept = ((split, model) for split in splits if (model := album.models(split)) is not None)
+    split, model = next(kept, (None, None))
     learned = None if model is None else what_was_learned(model, cells, console)
     report = _tested(title, cells, album, console, how_tested(cells))
     return replace(
@@ -44,7 +46,7 @@ def report_of_cells(
         found=found,
         facts=facts_of_cells(cells),
         times=times_of([cell.get("seconds", {}) for cell in cells]),
-        left_out=(*report.left_out, *_without(model, cells)),
+        left_out=(*report.left_out, *_without(split, len(cells))),
     )
 
 
@@ -55,6 +57,7 @@ def report_of_model(
     album: Album,
     console: Console,
     *,
+    how: tuple[str, ...] = (),
     found: tuple[Found, ...] = (),
     training: tuple[ImageList, Labels] | None = None,
 ) -> Report:
@@ -64,6 +67,7 @@ def report_of_model(
     ----------
     cell : its answers to images, from `asked_cell` or `held_out_cell`; None if there are none.
     album : the images of the cell.
+    how : how these images were chosen, if more is known than `how_tested` says.
     training : the training images and their labels, to show where filters fire most.
     """
     cells = [] if cell is None else [cell]
@@ -72,7 +76,7 @@ def report_of_model(
     if cell is None:
         report = replace(report, left_out=(_NO_ANSWERS,))
     else:
-        report = _tested(title, cells, album, console, how_tested(cells))
+        report = _tested(title, cells, album, console, how or how_tested(cells))
     return replace(
         report,
         learned=learned,
@@ -194,14 +198,13 @@ def how_tested(cells: Sequence[Cell]) -> tuple[str, ...]:
     return (f"{first}: {counted(n_test, 'test image')}, {trained}.",)
 
 
-def _without(model: SceneClassifier | None, cells: Sequence[Cell]) -> tuple[str, ...]:
-    if model is None:
+def _without(split: str | None, n_splits: int) -> tuple[str, ...]:
+    """Say whose filters are shown: those of the model of ``split``; None if no model was kept."""
+    if split is None:
         return (
             "What the models learned is not shown, because none of them was kept "
             "(`ddsfl evaluate --out FOLDER --keep-models`).",
         )
-    if len(cells) > 1:
-        return (
-            f"What was learned is shown for one of the {len(cells)} models: that of {cells[0]['split']}.",
-        )
+    if n_splits > 1:
+        return (f"What was learned is shown for one of the {n_splits} models: that of {split}.",)
     return ()

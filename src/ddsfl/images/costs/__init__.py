@@ -11,6 +11,7 @@ from ddsfl.images.costs.jpeg2000 import CODESTREAM, jpeg2000_cost
 from ddsfl.images.costs.plain import bmp_cost, gif_cost, ppm_cost
 from ddsfl.images.costs.png import png_cost
 from ddsfl.images.costs.reading import Damaged
+from ddsfl.images.costs.sides import with_sides
 from ddsfl.images.costs.tiff import tiff_cost
 from ddsfl.images.costs.webp import webp_cost
 from ddsfl.images.formats import check_readable
@@ -20,8 +21,8 @@ _TIFF = (b"II*\0", b"MM\0*", b"MM*\0", b"II\0*", b"II+\0", b"MM\0+")
 _PPM = (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf")
 
 
-def cost_of(stream: IO[bytes], max_side: int) -> Cost:
-    """Return the cost of decoding an image file for images of at most ``max_side`` pixels, without Pillow.
+def cost_of(stream: IO[bytes], max_side: int, min_side: int = 16) -> Cost:
+    """Return the cost of decoding an image file for images of such sides, without Pillow.
 
     Only the formats of `ddsfl.images.formats` are known, whatever a file is called. The file is left at its
     start.
@@ -48,7 +49,7 @@ def cost_of(stream: IO[bytes], max_side: int) -> Cost:
     if cost is None:
         raise UnreadableImage(stream, "it is not an image of a known format")
     stream.seek(0)
-    return cost
+    return with_sides(cost, max_side, min_side)
 
 
 def _cost(stream: IO[bytes], head: bytes, max_side: int) -> Cost | None:

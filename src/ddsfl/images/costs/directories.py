@@ -37,6 +37,10 @@ _OBJECTS = 32
 _SMALL = 10_000
 _MOST_ENTRIES = 2**16
 
+_PREFIX = b"Exif\0\0"
+#: Programs repeat the prefix by mistake once or twice; versions of Pillow remove it again and again.
+_MOST_PREFIXES = 16
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -113,13 +117,19 @@ class Directories:
 def exif_memory(block: bytes) -> int:
     """Return the bytes that an EXIF block takes once Pillow has read its first directory.
 
+    Damaged if its prefix repeats without end.
+
     >>> exif_memory(b"Exif\\0\\0" + bytes(100))
     0
     """
-    while block.startswith(b"Exif\0\0"):
-        block = block[6:]
-    if len(block) <= _SMALL:
+    start = 0
+    while block.startswith(_PREFIX, start):
+        start += len(_PREFIX)
+        if start > _MOST_PREFIXES * len(_PREFIX):
+            raise Damaged("its EXIF block is damaged")
+    if len(block) - start <= _SMALL:
         return 0
+    block = block[start:]
     directories = Directories(io.BytesIO(block), len(block))
     try:
         return directories.memory(list(directories.entries(directories.first)))

@@ -11,6 +11,7 @@ from ddsfl.images.costs.reading import Damaged, read_exactly, size_of
 _BASE, _BYTES_PER_PIXEL = 2**26, 12
 _MOST_BOXES = 2**10
 _LARGEST_META = 2**24
+_MOST_SIZES = 2**14
 
 
 def heif_cost(stream: IO[bytes]) -> Cost:
@@ -18,8 +19,10 @@ def heif_cost(stream: IO[bytes]) -> Cost:
     length = size_of(stream)
     sizes = _sizes(stream, length)
     width, height = max(sizes, key=lambda size: size[0] * size[1], default=(0, 0))
-    memory = _BASE + width * height * _BYTES_PER_PIXEL + 2 * length if sizes else MAX_MEMORY
-    memory = min(memory, MAX_MEMORY)  # which may do for a few more pixels
+    file = _BASE + 2 * length  # the other process gets a copy
+    pixels = width * height * _BYTES_PER_PIXEL if sizes else MAX_MEMORY
+    # All there is may do for a few more pixels, but not for a longer file.
+    memory = max(file, min(file + pixels, MAX_MEMORY))
     return Cost("HEIF", width, height, width * height, memory, apart=True, opening=True)
 
 
@@ -35,7 +38,8 @@ def _sizes(stream: IO[bytes], length: int) -> list[tuple[int, int]]:
         if head[4:] == b"meta":
             if size > _LARGEST_META:
                 raise Damaged("its header is too large")
-            parts = read_exactly(stream, max(0, min(size, length - at) - 8)).split(b"ispe\0\0\0\0")[1:]
+            box = read_exactly(stream, max(0, min(size, length - at) - 8))
+            parts = box.split(b"ispe\0\0\0\0", _MOST_SIZES)[1:]
             return [
                 (int.from_bytes(part[:4], "big"), int.from_bytes(part[4:8], "big"))
                 for part in parts

@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 
 from ddsfl.images.budget import MAX_WORK, Cost, check_metadata, decoding_memory
 from ddsfl.images.costs.directories import exif_memory
-from ddsfl.images.costs.reading import Damaged
+from ddsfl.images.costs.reading import Damaged, Steps
 
 _FRAMES = {
     0xC0: "sequential",
@@ -50,11 +50,15 @@ _STEPS_PER_PHOTOSHOP_BYTE = 100  # Pillow reads these blocks in Python
 _WINDOW = 2**10
 #: Bytes between the segments of a header, which should be none.
 _MOST_BETWEEN = 2**12
+#: Runs of fill bytes are looked for in files longer than this, at places so far apart.
+_SHORT, _PROBE, _FILL = 2**22, 2**18, b"\xff" * 64
+#: Bytes that Pillow reads at once.
+_BLOCK = 2**16
 #: Bytes of the shortest scan.
 _SHORTEST_SCAN = 10
 #: Scans of a file larger than this are not looked at one by one.
 _LARGEST_WALK = 2**27
-_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+_MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # with a length
 
 
 class _Frame(NamedTuple):
@@ -86,10 +90,13 @@ def jpeg_cost(stream: IO[bytes], max_side: int) -> Cost:
     visited = 64 * sum(frame.blocks)
     coefficients = 0
     several = _FRAMES[frame.marker] == "progressive" or len(components) < len(frame.blocks)
+    length = max(0, stream.seek(0, os.SEEK_END) - start)  # libjpeg reads on to the end of the image
+    work += length * _STEPS_PER_BYTE
+    if length > _SHORT and work <= MAX_WORK:
+        work += _fill_work(stream, start, length)
     if several:
         coefficients = 2 * visited
-        visited, length = _visited(stream, start, frame, components, MAX_WORK // _STEPS[coding])
-        work += length * _STEPS_PER_BYTE
+        visited = _visited(stream, start, length, frame, components, MAX_WORK // _STEPS[coding])
     wanted = draft_size(frame.width, frame.height, max_side)
     scale = min(frame.width // wanted[0], frame.height // wanted[1])
     scale = next(size for size in (8, 4, 2, 1) if scale >= size)
@@ -105,8 +112,10 @@ def _read_head(stream: IO[bytes]) -> tuple[_Frame, list[int], int, int]:
     head, start, at = stream.read(_WINDOW), 0, 2  # ``head`` is the part of the file from ``start``
     frame: _Frame | None = None
     exif: list[bytes] = []
-    metadata = work = between = 0
+    metadata = work = between = before = 0
     while True:
+        if work > MAX_WORK:
+            raise Damaged("its header has too many segments")
         if at + 4 > start + len(head):
             head, start = _part(stream, at, 4), at
         first, marker, high, low = head[at - start : at - start + 4]
@@ -118,8 +127,6 @@ def _read_head(stream: IO[bytes]) -> tuple[_Frame, list[int], int, int]:
         length = 256 * high + low  # of a segment, with these two bytes
         if marker in _TABLES:
             at, work = at + 2 + length, work + _STEPS_PER_SEGMENT
-            if work > MAX_WORK:
-                raise Damaged("its header has too many segments")
             continue
         if marker in _WITHOUT_LENGTH:
             at, work = at + 2, work + _STEPS_PER_SEGMENT
@@ -141,13 +148,12 @@ def _read_head(stream: IO[bytes]) -> tuple[_Frame, list[int], int, int]:
             frame = _read_frame(marker, content)
         elif marker == 0xE1 and content.startswith(b"Exif\0\0"):
             # Pillow adds each block to those before, which copies them.
-            work += sum(map(len, exif))
+            work += before
+            before += len(content) - 6
             exif.append(content[6:])
         elif marker == 0xED:
             work += length * _STEPS_PER_PHOTOSHOP_BYTE
         metadata, work = metadata + length, work + _STEPS_PER_SEGMENT
-        if work > MAX_WORK:
-            raise Damaged("its header has too many segments")
     if metadata > _WINDOW:
         check_metadata(metadata + exif_memory(b"".join(exif)))
     return frame, components, at, work
@@ -191,12 +197,25 @@ def _components(content: bytes, frame: _Frame) -> list[int]:
     return components
 
 
-def _visited(stream: IO[bytes], start: int, frame: _Frame, first: list[int], limit: int) -> tuple[int, int]:
-    """Return how many samples all scans visit together, and the bytes from ``start``, in the first scan."""
-    length = max(0, stream.seek(0, os.SEEK_END) - start)
+def _fill_work(stream: IO[bytes], start: int, length: int) -> int:
+    """Return the steps that long runs of fill bytes take.
+
+    libjpeg passes over a run only in one piece: for each block that Pillow reads it begins again.
+    """
+    work = run = 0
+    for at in range(start, start + length, _PROBE):
+        stream.seek(at)
+        run = run + 1 if stream.read(len(_FILL)) == _FILL else 0
+        work += run * _PROBE * (_PROBE // _BLOCK)
+    return work
+
+
+def _visited(stream: IO[bytes], start: int, length: int, frame: _Frame, first: list[int], limit: int) -> int:
+    """Return how many samples all scans visit; the first begins at ``start``, ``length`` from the end."""
     samples = 64 * sum(frame.blocks)
-    if samples * (1 + length // _SHORTEST_SCAN) <= limit:
-        return samples * (1 + length // _SHORTEST_SCAN), length
+    most = samples * (1 + length // _SHORTEST_SCAN)
+    if most <= limit or length * _STEPS_PER_BYTE > MAX_WORK:
+        return most
     stream.seek(start)
     scans, last = 1, b""
     while block := stream.read(2**18):
@@ -204,25 +223,24 @@ def _visited(stream: IO[bytes], start: int, frame: _Frame, first: list[int], lim
         last = block[-1:]
     most = samples * scans
     if most <= limit or length > _LARGEST_WALK:
-        return most, length
+        return most
     stream.seek(start)
     visited = frame.samples(first)
     for components in _later_scans(stream.read(), frame):
         visited += frame.samples(components)
         if visited > limit:
             break
-    return visited, length
+    return visited
 
 
 def _later_scans(data: bytes, frame: _Frame) -> Iterator[list[int]]:
     """Yield the components of each scan after the first, within which ``data`` begins, as libjpeg does."""
-    at = 0
+    at, steps = 0, Steps(MAX_WORK)
     while found := _MARKER.search(data, at):
+        steps.take(_STEPS_PER_SEGMENT)
         marker, at = data[found.start() + 1], found.end()
         if marker == _END:
             return
-        if marker in _WITHOUT_LENGTH:
-            continue
         length = int.from_bytes(data[at : at + 2], "big")
         if marker == _SCAN:
             try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import IO
 
-from ddsfl.images.budget import MAX_MEMORY, Cost, decoding_memory
-from ddsfl.images.costs.reading import Damaged, read_exactly, size_of
+from ddsfl.images.budget import MAX_MEMORY, MAX_WORK, Cost, decoding_memory
+from ddsfl.images.costs.reading import Damaged, Steps, read_exactly, size_of
 
 CODESTREAM = b"\xff\x4f\xff\x51"
 _SIZE, _CODING, _TILE, _DATA, _END = 0x51, 0x52, 0x90, 0x93, 0xD9
@@ -14,7 +14,10 @@ _SIZE, _CODING, _TILE, _DATA, _END = 0x51, 0x52, 0x90, 0x93, 0xD9
 _HARMLESS = (0x5C, 0x5D, 0x55, 0x57, 0x58, 0x64)
 _MOST_LAYERS, _MOST_TILES, _LEAST_BLOCK = 32, 2**12, 2
 _MOST_BOXES = 2**10
-_STEPS_PER_SAMPLE = 16
+#: The box of colours and palettes, which Pillow reads in Python.
+_LARGEST_HEADER = 2**21
+_STEPS_PER_MARKER = 2**15
+_STEPS_PER_SAMPLE, _STEPS_PER_BYTE = 8, 45
 
 
 def jpeg2000_cost(stream: IO[bytes]) -> Cost:
@@ -42,21 +45,25 @@ def jpeg2000_cost(stream: IO[bytes]) -> Cost:
     memory = decoding_memory(width * height, source, decoder)
     if apart:  # the blocks may be many; it gets what there is
         memory = max(memory + length, MAX_MEMORY)
-    work = width * height * samples * _STEPS_PER_SAMPLE
+    work = width * height * samples * _STEPS_PER_SAMPLE + length * _STEPS_PER_BYTE
     return Cost("JPEG2000", width, height, width * height, memory, work, apart)
 
 
 def _find_codestream(stream: IO[bytes], length: int) -> None:
     """Move behind the first marker of the codestream."""
-    at = 0
+    at, headers = 0, 0
     for _ in range(_MOST_BOXES):
         stream.seek(at)
         head = read_exactly(stream, 8)
         size = int.from_bytes(head[:4], "big")
         if size == 1:
             size = int.from_bytes(read_exactly(stream, 8), "big")
+        if head[4:] == b"jp2h":
+            headers += size
+            if headers > _LARGEST_HEADER:
+                raise Damaged("its header is too large")
         if head[4:] == b"jp2c":
-            if read_exactly(stream, 4) != CODESTREAM:
+            if not headers or read_exactly(stream, 4) != CODESTREAM:
                 break
             return
         at += size
@@ -71,7 +78,9 @@ def _is_ordinary(stream: IO[bytes], length: int) -> bool:
     The file stands behind the size of the image. What OpenJPEG allocates grows with the number of layers,
     precincts and code blocks, any of which a header can make millions.
     """
+    steps = Steps(MAX_WORK)
     while True:
+        steps.take(_STEPS_PER_MARKER)
         marker, content = _segment(stream)
         if marker == _TILE:
             break
@@ -86,9 +95,11 @@ def _is_ordinary(stream: IO[bytes], length: int) -> bool:
     for _ in range(_MOST_TILES):  # parts of tiles
         start = stream.tell() - 12
         size = int.from_bytes(content[2:6], "big")
-        inner = int.from_bytes(stream.read(2), "big") & 0xFF
-        if inner not in (_DATA, 0x58):  # only packet lengths may come before the data
-            return False
+        while (inner := int.from_bytes(stream.read(2), "big")) != 0xFF00 | _DATA:
+            if inner not in (0xFF58, 0xFF64):  # only packet lengths and comments may come before the data
+                return False
+            steps.take(_STEPS_PER_MARKER)
+            stream.seek(max(2, int.from_bytes(stream.read(2), "big")) - 2, 1)
         if size == 0 or start + size + 12 > length:
             return True
         stream.seek(start + size)

@@ -10,6 +10,28 @@ class Damaged(Exception):
     """A header that no decoder could use; the message completes "... cannot be read: "."""
 
 
+class Steps:
+    """What is left of the steps that looking at a header may take; a step is about a nanosecond.
+
+    Every walk over parts of a file (segments, chunks, boxes, markers) takes from it, because a file may have
+    millions of parts.
+
+    >>> Steps(1_000).take(2_000)
+    Traceback (most recent call last):
+    ddsfl.images.costs.reading.Damaged: its header has so many parts that reading it would take more work than
+        is allowed
+    """
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def take(self, count: int) -> None:
+        """Take so many steps; raise Damaged if fewer are left."""
+        self.left -= count
+        if self.left < 0:
+            raise Damaged("its header has so many parts that reading it would take more work than is allowed")
+
+
 def read_exactly(stream: IO[bytes], count: int) -> bytes:
     """Return the next ``count`` bytes; raise Damaged if there are fewer.
 

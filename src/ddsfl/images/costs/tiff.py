@@ -11,7 +11,16 @@ from ddsfl.images.costs.reading import Damaged, size_of
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC, _SAMPLES = 256, 257, 258, 259, 262, 277
 _STRIPS, _ROWS, _PLANAR, _TILE_WIDTH, _TILE_HEIGHT, _TILES, _ORIENTATION = 273, 278, 284, 322, 323, 324, 274
-_DEFAULTS = {_COMPRESSION: 1, _PHOTOMETRIC: 0, _SAMPLES: 1, _ROWS: 2**32 - 1, _PLANAR: 1, _ORIENTATION: 1}
+_STRIP_SIZES, _TILE_SIZES, _ORDER = 279, 325, 266
+_DEFAULTS = {
+    _COMPRESSION: 1,
+    _PHOTOMETRIC: 0,
+    _SAMPLES: 1,
+    _ROWS: 2**32 - 1,
+    _PLANAR: 1,
+    _ORIENTATION: 1,
+    _ORDER: 1,
+}
 #: Directories below the first that Pillow reads as it loads an image: EXIF, GPS, and one within EXIF.
 _EXIF, _GPS, _INTEROPERABILITY = 34665, 34853, 40965
 
@@ -22,6 +31,10 @@ _PREDICTABLE = {2, 3, 4, 5, 8, 32773, 32946}
 #: What the other codecs may take for themselves; libtiff's own limit for JPEG is lower.
 _CODEC = 2**27
 _YCBCR = 6
+#: A strip or tile that claims to be longer than this is read so far.
+_MOST_EXCESS = 10
+#: Strips and tiles up to this size are not looked at one by one.
+_SMALL = 2**22
 
 _STEPS_PER_BYTE = 4
 _STEPS_PER_RAW_PIECE, _STEPS_PER_PIECE = 20_000, 1_000
@@ -34,7 +47,7 @@ def tiff_cost(stream: IO[bytes]) -> Cost:
         raise Damaged("BigTIFF with the high byte first cannot be read")
     directories = Directories(stream, length)
     entries = list(directories.entries(directories.first))
-    metadata = directories.memory(entries) + _memory_below(directories, entries, depth=2)
+    metadata = directories.memory(entries) + _memory_below(directories, entries, {}, depth=2)
     check_metadata(metadata)
     metadata -= metadata % 2**20  # a little does not matter
     tags: dict[int, Entry] = {}
@@ -73,7 +86,10 @@ def tiff_cost(stream: IO[bytes]) -> Cost:
         work = pieces * _STEPS_PER_RAW_PIECE + pixels * _STEPS_PER_BYTE
         memory = decoding_memory(pixels, source, decoder + turned)
         return Cost("TIFF", width, height, pixels, memory + metadata, work)
-    decoder = piece + min(length, 2 * piece + 2**20)
+    counts = tags.get(_TILE_SIZES if tiled else _STRIP_SIZES)
+    compressed = _compressed(directories, counts, min(length, _MOST_EXCESS * piece + 2**20))
+    # Bits in another order are turned in a copy of what is mapped.
+    decoder = piece + compressed * (1 if number(_ORDER) == 1 else 2)
     if number(_PHOTOMETRIC) == _YCBCR or compression in (6, 7):
         decoder += 4 * piece_width * piece_height
     apart = compression not in _PREDICTABLE
@@ -84,18 +100,39 @@ def tiff_cost(stream: IO[bytes]) -> Cost:
     return Cost("TIFF", width, height, pixels, memory + metadata, work, apart)
 
 
-def _memory_below(directories: Directories, entries: list[Entry], depth: int) -> int:
-    """Return the memory of the directories that entries point at."""
+def _memory_below(
+    directories: Directories, entries: list[Entry], known: dict[int, list[Entry]], depth: int
+) -> int:
+    """Return the memory of the directories that entries point at; those at ``known`` places were read."""
     memory = 0
-    for entry in entries if depth else []:
-        if entry.tag in (_EXIF, _GPS, _INTEROPERABILITY) and entry.count == 1:
-            try:
-                (offset,) = directories.numbers(entry)
-            except Damaged:
-                continue
-            below = list(directories.entries(max(0, offset)))
-            memory += directories.memory(below) + _memory_below(directories, below, depth - 1)
+    # Of several entries with one tag Pillow takes the last.
+    last = {entry.tag: entry for entry in entries if entry.tag in (_EXIF, _GPS, _INTEROPERABILITY)}
+    for entry in last.values() if depth else []:
+        if entry.count != 1:
+            continue
+        try:
+            (offset,) = directories.numbers(entry)
+        except Damaged:
+            continue
+        if offset not in known:
+            known[offset] = list(directories.entries(max(0, offset)))
+        below = known[offset]
+        memory += directories.memory(below) + _memory_below(directories, below, known, depth - 1)
     return memory
+
+
+def _compressed(directories: Directories, counts: Entry | None, most: int) -> int:
+    """Return the bytes of the longest strip or tile as it is stored, at most ``most``.
+
+    libtiff reads it into memory if it cannot use a mapping of the file: for another order of bits, or where
+    there are no mappings.
+    """
+    if counts is None or most <= _SMALL:
+        return most
+    try:
+        return min(most, max(directories.numbers(counts), default=most))
+    except Damaged:
+        return most
 
 
 def _widest_gap(directories: Directories, places: Entry, length: int) -> int:

@@ -9,6 +9,8 @@ from ddsfl.images.costs.reading import Damaged, read_exactly, size_of
 
 #: Bytes per pixel: two canvases, the frame as bytes, and the image; without loss also libwebp's own pixels.
 _LOSSY, _LOSSLESS = 16, 20
+#: Copies of the file: Pillow's, libwebp's, and what it says of its frames, or a colour profile.
+_COPIES = 4
 
 
 def webp_cost(stream: IO[bytes]) -> Cost:
@@ -25,5 +27,5 @@ def webp_cost(stream: IO[bytes]) -> Cost:
         width, height = (int.from_bytes(head[at : at + 2], "little") & 0x3FFF for at in (26, 28))
     else:
         raise Damaged("its header is damaged")
-    memory = width * height * (_LOSSY if kind == b"VP8 " else _LOSSLESS) + 2 * length
+    memory = width * height * (_LOSSY if kind == b"VP8 " else _LOSSLESS) + _COPIES * length
     return Cost("WEBP", width, height, width * height, memory, opening=True)

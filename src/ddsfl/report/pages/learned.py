@@ -73,15 +73,15 @@ def draw_learned(learned: Learned) -> DrawnLearned:
 
 
 def users(count: int, total: int | None) -> str:
-    """Return a group of filters by how many of all classes use each; "" if none.
+    """Return a group of filters by how many of all classes use each.
 
-    >>> [users(count, 8) for count in (8, 7, 5, 4, 2, 1, 0)]
-    ['all 8 classes', '5 to 7 classes', '5 to 7 classes', '2 to 4 classes', '2 to 4 classes', 'one class', '']
+    >>> [users(count, 8) for count in (8, 7, 4, 2, 1, 0)]
+    ['all 8 classes', '5 to 7 classes', '2 to 4 classes', '2 to 4 classes', 'one class', 'no class']
     >>> users(2, 3), users(5, None)
     ('2 classes', 'several classes')
     """
     if count < 2:
-        return "one class" if count else ""
+        return "one class" if count else "no class"
     if total is None:
         return "several classes"
     if count == total:
@@ -92,7 +92,8 @@ def users(count: int, total: int | None) -> str:
 
 
 def _draw_layer(layer: LearnedLayer, total: int | None) -> DrawnLayer:
-    groups = groupby(layer.filters, key=lambda drawn: users(len(drawn.classes), total))
+    by_class = any(drawn.classes for drawn in layer.filters)
+    groups = groupby(layer.filters, key=lambda one: users(len(one.classes), total) if by_class else "")
     return DrawnLayer(
         layer=layer,
         groups=[FilterGroup(title, [_draw_filter(one, total) for one in some]) for title, some in groups],

@@ -17,17 +17,20 @@ CARD_SIDE = 96
 
 @dataclass(frozen=True)
 class Tint:
-    """A map as an address, and what orange and blue speak for; ``of`` names the model if there are two."""
+    """A map as an address, and what its colours speak for or against; ``of`` names the model of two."""
 
     address: str
-    speaks_for: str
-    speaks_against: str
+    orange: str
+    blue: str
     of: str = ""
 
 
 @dataclass(frozen=True)
 class DrawnMistake:
-    """A mistake with the numbers of its classes, as the script finds them, and its picture if it has one."""
+    """A mistake with the numbers of its classes, as the script finds them, and its picture if it has one.
+
+    ``shape`` is the width of the picture for each unit of its height.
+    """
 
     mistake: Mistake
     true: str
@@ -35,6 +38,7 @@ class DrawnMistake:
     folder: str
     file: str
     picture: str | None
+    shape: float
     tints: Sequence[Tint]
 
 
@@ -46,6 +50,7 @@ class DrawnDisagreement:
     folder: str
     file: str
     picture: str | None
+    shape: float
     tints: Sequence[Tint]
 
 
@@ -69,6 +74,7 @@ def draw_mistake(mistake: Mistake, numbers: dict[str, int]) -> DrawnMistake:
         folder=folder,
         file=file,
         picture=None if mistake.picture is None else jpeg_address(mistake.picture, CARD_SIDE),
+        shape=_shape(mistake.picture),
         tints=_draw_tints([mistake.heat], [(*spoken, "")]),
     )
 
@@ -84,6 +90,7 @@ def draw_disagreement(disagreement: Disagreement, names: tuple[str, str]) -> Dra
         folder=folder,
         file=file,
         picture=None if picture is None else jpeg_address(picture, CARD_SIDE),
+        shape=_shape(picture),
         tints=_draw_tints(disagreement.heats, words),
     )
 
@@ -109,10 +116,15 @@ def choices(labels: Sequence[tuple[str, ...]], numbers: dict[str, int]) -> list[
 
 
 def _rivals(said: tuple[str, ...], rather_than: tuple[str, ...]) -> tuple[str, str]:
-    """Return the labels that only one of two answers has, in words."""
-    first = [name for name in said if name not in rather_than]
-    second = [name for name in rather_than if name not in said]
-    return ", ".join(first) or "no more labels", ", ".join(second) or "no more labels"
+    """Return what speaks for one answer and what for another: for the labels that only this one has."""
+    first = ", ".join(name for name in said if name not in rather_than)
+    second = ", ".join(name for name in rather_than if name not in said)
+    return f"for {first}" if first else f"against {second}", f"for {second}" if second else f"against {first}"
+
+
+def _shape(picture: Array | None) -> float:
+    """Return the width of a picture for each unit of its height; 1 without a picture."""
+    return 1.0 if picture is None else picture.shape[1] / picture.shape[0]
 
 
 def _draw_tints(heats: Sequence[Array | None], words: Sequence[tuple[str, str, str]]) -> list[Tint]:

@@ -12,7 +12,7 @@ from ddsfl.report.pages.learned import draw_learned
 from ddsfl.report.pages.matrix import Confused, Matrix, draw_matrix, draw_pairs, most_common
 from ddsfl.report.pages.mistakes import Choice, DrawnMistake, choices, draw_mistake
 from ddsfl.report.pages.pixels import png_address
-from ddsfl.report.pages.report_view import Bin, Calibration, Report, Tested
+from ddsfl.report.pages.report_view import Array, Bin, Calibration, Report, Tested
 from ddsfl.report.pages.template import render_page
 
 
@@ -50,7 +50,7 @@ def report_page(report: Report) -> str:
 
     >>> from ddsfl.report.pages.report_view import Facts
     >>> page = report_page(Report("Scenes", facts=(Facts("Settings", (("seed", "0"),)),)))
-    >>> page[:15], "<bdi>seed</bdi>" in page, "Mistakes" in page
+    >>> page[:15], "<bdi>seed</bdi>" in page, 'id="mistakes"' in page
     ('<!DOCTYPE html>', True, False)
     """
     _check(report)
@@ -79,6 +79,9 @@ def report_page(report: Report) -> str:
 
 def _check(report: Report) -> None:
     """Refuse what cannot be drawn, before it becomes a puzzling page."""
+    for disagreement in report.comparison.disagreements if report.comparison else ():
+        for heat in disagreement.heats:
+            _check_map(disagreement.name, heat, disagreement.picture)
     tested = report.tested
     if tested is None:
         return
@@ -97,13 +100,13 @@ def _check(report: Report) -> None:
             f"expected {(count, count)} for {count} classes."
         )
     for mistake in tested.mistakes:
-        if mistake.heat is not None and (
-            mistake.picture is None or mistake.heat.shape != mistake.picture.shape[:2]
-        ):
-            expected = "no map without a picture" if mistake.picture is None else mistake.picture.shape[:2]
-            raise ValueError(
-                f"The map of {mistake.name!r} has the shape {mistake.heat.shape}; expected {expected}."
-            )
+        _check_map(mistake.name, mistake.heat, mistake.picture)
+
+
+def _check_map(name: str, heat: Array | None, picture: Array | None) -> None:
+    if heat is not None and (picture is None or heat.shape != picture.shape[:2]):
+        expected = "no map without a picture" if picture is None else picture.shape[:2]
+        raise ValueError(f"The map of {name!r} has the shape {heat.shape}; expected {expected}.")
 
 
 def _sections(report: Report, drawn: DrawnTested | None) -> list[tuple[str, str]]:
@@ -134,7 +137,7 @@ def _draw_tested(tested: Tested) -> DrawnTested:
     labels += [name for mistake in mistakes for name in (*mistake.true, *mistake.predicted)]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(labels))}
     drawn = [draw_mistake(mistake, numbers) for mistake in mistakes]
-    counted = confusion is not None and bool(confusion.size)
+    counts = confusion if confusion is not None and confusion.size else None
     return DrawnTested(
         tested=tested,
         single=confusion is not None,
@@ -142,9 +145,9 @@ def _draw_tested(tested: Tested) -> DrawnTested:
         rows=[mistake for mistake in drawn if not mistake.picture],
         true_choices=choices([mistake.true for mistake in mistakes], numbers),
         predicted_choices=choices([mistake.predicted for mistake in mistakes], numbers),
-        matrix=draw_matrix(confusion, [row.name for row in tested.classes]) if counted else None,
-        pairs=draw_pairs(confusion) if counted else (),
-        common=most_common(confusion) if counted else None,
+        matrix=None if counts is None else draw_matrix(counts, [row.name for row in tested.classes]),
+        pairs=() if counts is None else draw_pairs(counts),
+        common=None if counts is None else most_common(counts),
         calibration=_draw_calibration(tested.calibration) if tested.calibration else None,
     )
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+import ddsfl
 from ddsfl.report.pages import exact
 from ddsfl.report.pages.numbers import at_most, percent, signed
 from ddsfl.report.text import printable
@@ -31,6 +32,7 @@ def render_page(template: str, styles: Sequence[str], script: str, **values: obj
             # Text of the package itself: no value of a user is in it.
             style=Markup(style),
             script=Markup(code),
+            version=ddsfl.__version__,
             script_digest=base64.b64encode(hashlib.sha256(code.encode()).digest()).decode(),
             **values,
         )

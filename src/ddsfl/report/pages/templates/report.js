@@ -160,18 +160,19 @@ document.addEventListener("DOMContentLoaded", () => {
     const made = document.createElement("figure");
     const stage = document.createElement("div");
     stage.className = "viewer-stage";
+    stage.style.cssText = thumb.parentElement.style.cssText; // its shape
     stage.append(...all("img", thumb).map((image) => image.cloneNode()));
     for (const image of all("img", stage)) image.loading = "eager";
     one("img", stage).alt = "The picture";
     made.append(stage);
     const tint = one(".tint", stage);
     if (!tint) return made;
-    tint.alt = `Map: orange speaks for ${tint.dataset.for}, blue for ${tint.dataset.against}`;
+    tint.alt = `Map: orange speaks ${tint.dataset.orange}, blue ${tint.dataset.blue}`;
     const caption = document.createElement("figcaption");
     for (const [name, text] of [
       ["speaks-of", tint.dataset.of],
-      ["speaks-for", `Orange speaks for ${tint.dataset.for}`],
-      ["speaks-against", `Blue speaks for ${tint.dataset.against}`],
+      ["speaks-for", `Orange speaks ${tint.dataset.orange}`],
+      ["speaks-against", `Blue speaks ${tint.dataset.blue}`],
     ]) {
       const line = document.createElement("span");
       line.className = name;
