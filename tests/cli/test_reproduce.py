@@ -95,7 +95,7 @@ def test_the_report_has_all_tables(ddsfl, tmp_path):
     ("arguments", "message"),
     [
         (["speed"], "there is no table 'speed'; expected one of features, "),
-        (["speed"], "best, filters, report"),
+        (["speed"], "best, filters, all"),
         (["layers"], "has no cells for layers"),
         (["layers", "--data", "x"], "--data needs one --dataset"),
         (["layers", "--data", "x", "--dataset", "sports8"], "x is not a folder"),
