@@ -139,6 +139,12 @@ class Outcome(NamedTuple):
         return ""
 
 
+def _hears_all_signals() -> None:
+    """Undo what `nohup` and some schedulers do: a program inherits that signals are ignored."""
+    for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sent, signal.SIG_DFL)
+
+
 class Ground:
     """The prepared files, copied for each surrounding."""
 
@@ -184,6 +190,7 @@ class Ground:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                preexec_fn=_hears_all_signals,
             )
             try:
                 code: int | None = process.wait(LIMIT)
