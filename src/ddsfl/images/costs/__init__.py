@@ -11,7 +11,7 @@ from ddsfl.images.costs.jpeg2000 import CODESTREAM, jpeg2000_cost
 from ddsfl.images.costs.plain import bmp_cost, gif_cost, ppm_cost
 from ddsfl.images.costs.png import png_cost
 from ddsfl.images.costs.reading import Damaged
-from ddsfl.images.costs.sides import with_sides
+from ddsfl.images.costs.sides import LONG, with_sides
 from ddsfl.images.costs.tiff import tiff_cost
 from ddsfl.images.costs.webp import webp_cost
 from ddsfl.images.formats import check_readable
@@ -49,7 +49,9 @@ def cost_of(stream: IO[bytes], max_side: int, min_side: int = 16) -> Cost:
     if cost is None:
         raise UnreadableImage(stream, "it is not an image of a known format")
     stream.seek(0)
-    return with_sides(cost, max_side, min_side)
+    if cost.width > LONG or cost.height > LONG:
+        return with_sides(cost, max_side, min_side)
+    return cost
 
 
 def _cost(stream: IO[bytes], head: bytes, max_side: int) -> Cost | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
 from ddsfl.images.budget import MAX_WORK, Cost, check_metadata, decoding_memory
 from ddsfl.images.costs.directories import exif_memory
-from ddsfl.images.costs.reading import Damaged, Steps
+from ddsfl.images.costs.reading import Damaged, Steps, size_of
 
 _FRAMES = {
     0xC0: "sequential",
@@ -90,7 +89,7 @@ def jpeg_cost(stream: IO[bytes], max_side: int) -> Cost:
     visited = 64 * sum(frame.blocks)
     coefficients = 0
     several = _FRAMES[frame.marker] == "progressive" or len(components) < len(frame.blocks)
-    length = max(0, stream.seek(0, os.SEEK_END) - start)  # libjpeg reads on to the end of the image
+    length = max(0, size_of(stream) - start)  # libjpeg reads on to the end of the image
     work += length * _STEPS_PER_BYTE
     if length > _SHORT and work <= MAX_WORK:
         work += _fill_work(stream, start, length)
@@ -99,7 +98,7 @@ def jpeg_cost(stream: IO[bytes], max_side: int) -> Cost:
         visited = _visited(stream, start, length, frame, components, MAX_WORK // _STEPS[coding])
     wanted = draft_size(frame.width, frame.height, max_side)
     scale = min(frame.width // wanted[0], frame.height // wanted[1])
-    scale = next(size for size in (8, 4, 2, 1) if scale >= size)
+    scale = 8 if scale >= 8 else 4 if scale >= 4 else 2 if scale >= 2 else 1
     width, height = -(-frame.width // scale), -(-frame.height // scale)
     decoded = frame.width * frame.height if several else width * height
     memory = decoding_memory(width * height, 1 if len(frame.blocks) == 1 else 4, coefficients)

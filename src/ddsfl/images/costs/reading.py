@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import IO
 
@@ -52,6 +53,9 @@ def size_of(stream: IO[bytes]) -> int:
     >>> size_of(io.BytesIO(b"GIF89a"))
     6
     """
+    if isinstance(stream, io.BufferedReader) and isinstance(stream.raw, io.FileIO):
+        stream.seek(0)  # which keeps what it has read, unlike moving to the end
+        return os.fstat(stream.fileno()).st_size
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     return size

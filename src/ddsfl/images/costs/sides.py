@@ -5,7 +5,7 @@ from __future__ import annotations
 from ddsfl.images.budget import Cost
 
 #: Shorter sides take nothing to speak of, and neither do tables up to this size.
-_LONG, _LITTLE = 2**16, 2**24
+LONG, _LITTLE = 2**16, 2**24
 #: Pillow keeps 8 bytes per row of an image (as read, converted, and halfway resized), and lines of up to
 #: 8 bytes per pixel (this one, the one before, and that of the image).
 _PER_ROW, _PER_COLUMN = 24, 24
@@ -23,8 +23,6 @@ def with_sides(cost: Cost, max_side: int, min_side: int) -> Cost:
     1193
     """
     width, height = cost.width, cost.height
-    if max(width, height) <= _LONG:
-        return cost
     resized = max(min_side, round(width * min(1.0, max_side / max(width, height))))
     tables = _PER_ROW * height + _PER_COLUMN * width + _WEIGHTS * (width + height)
     tables += 4 * resized * height  # Pillow resizes the width first
