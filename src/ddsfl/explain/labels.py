@@ -10,8 +10,8 @@ import numpy as np
 from ddsfl.compute.parameters import among
 from ddsfl.images.labels import Labels
 
-#: Predicted labels of an image that are explained without being asked for: each takes its own maps, and a model
-#: may predict thousands.
+#: Predicted labels of an image that are explained without being asked for: each takes its own maps, and a
+#: model may predict thousands.
 MOST_EXPLAINED = 20
 
 
