@@ -135,3 +135,12 @@ def test_classes_that_are_numbers_stay_numbers():
     other = str(evidence.against)
     np.testing.assert_array_equal(evidence.difference(other), -evidence.difference())
     assert evidence.predicted == tuple(two_classes().predict(IMAGES[:1]))
+
+
+def test_of_very_many_predicted_labels_the_best_are_explained():
+    ask = Chosen(single_label=False, classes=None, against=None, runner_up=True)
+    scores = np.arange(1.0, 3001.0)
+    numbers, against = chosen_classes(ask, scores)
+    assert (numbers, against) == ([*range(2999, 2978, -1)], 2979)  # the runner-up is the best of the others
+    every = ask._replace(classes=tuple(range(100)), runner_up=False)
+    assert chosen_classes(every, scores) == (list(range(100)), None)

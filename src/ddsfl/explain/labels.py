@@ -10,6 +10,10 @@ import numpy as np
 from ddsfl.compute.parameters import among
 from ddsfl.images.labels import Labels
 
+#: Predicted labels of an image that are explained without being asked for: each takes its own maps, and a
+#: model may predict thousands.
+MOST_EXPLAINED = 20
+
 
 def class_number(labels: np.ndarray[Any, Any], name: Any, argument: str) -> int:
     """Return the number of the class called ``name``; ValueError if there is none.
@@ -71,9 +75,9 @@ class Chosen(NamedTuple):
 def chosen_classes(chosen: Chosen, scores: np.ndarray[Any, Any]) -> tuple[list[int], int | None]:
     """Return the numbers of the explained classes, the most important first, and the one to compare it with.
 
-    ``scores`` (C,) are those of the image. Without a choice these are the predicted class, or all predicted
-    ones of several, and the runner-up: the best of the others. The runner-up also stands in for a class to
-    compare with that is itself the predicted one.
+    ``scores`` (C,) are those of the image. Without a choice these are the predicted class, or the predicted
+    ones of several, at most `MOST_EXPLAINED`, and the runner-up: the best of the others. The runner-up also
+    stands in for a class to compare with that is itself the predicted one.
 
     >>> ask = Chosen(single_label=True, classes=None, against=None, runner_up=True)
     >>> chosen_classes(ask, np.array([0.1, -0.2, 0.5]))
@@ -83,7 +87,7 @@ def chosen_classes(chosen: Chosen, scores: np.ndarray[Any, Any]) -> tuple[list[i
     if chosen.classes is not None:
         numbers = list(chosen.classes)
     else:
-        n_predicted = 1 if chosen.single_label else max(1, int((scores > 0).sum()))
+        n_predicted = 1 if chosen.single_label else min(max(1, int((scores > 0).sum())), MOST_EXPLAINED)
         numbers = order[:n_predicted]
     other = chosen.against
     if chosen.runner_up or other == numbers[0]:

@@ -9,7 +9,7 @@ from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
 from ddsfl.compute.neighbours.words import nearest_by_products
 from ddsfl.compute.rows import contrast_rows
 from ddsfl.patches.geometry import patches_on_grid
-from ddsfl.patches.normalise import CONTRAST_FLOOR, contrast_normalise
+from ddsfl.patches.normalise import CONTRAST_FLOOR, contrast_normalise, grid_shape, normalised_patches
 
 pytestmark = pytest.mark.cuda
 
@@ -118,3 +118,15 @@ def test_patches_lose_mean_and_contrast(channels, field, stride):
     expected = contrast_normalise(patches_on_grid(pixels, field, stride).flatten(0, 2), channels)
     rows = contrast_rows(pixels, field, stride, CONTRAST_FLOOR)
     torch.testing.assert_close(rows.float(), expected, rtol=1e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("budget", [1, 16 * 7 * 7 * 3 * 2, 10**5])
+def test_patches_in_tiles_are_the_same_to_the_last_bit(budget):
+    pixels = torch.rand(3, 3, 41, 50, device="cuda")
+    whole = contrast_rows(pixels, 7, 5, CONTRAST_FLOOR)
+    shape = grid_shape(pixels, 7, 5)
+    found = torch.full((*shape, whole.shape[1]), torch.nan, dtype=torch.float16, device="cuda")
+    for tile, rows in normalised_patches(pixels, 7, 5, budget):
+        assert len(rows) == 1 or rows.nbytes <= budget
+        found[tile] = rows.view(found[tile].shape)
+    assert torch.equal(found.flatten(0, 2), whole)
