@@ -53,7 +53,13 @@ def test_the_commands_run_in_order_as_printed(folder):
     ]
     for command in printed:
         run([sys.executable, "-m", *shlex.split(command)], folder)
-    for name in ("scenes.safetensors", "why.html", "vectors.npz", "scenes-pictures/layer1-filters.png"):
+    for name in (
+        "scenes.safetensors",
+        "why.html",
+        "report.html",
+        "vectors.npz",
+        "scenes-pictures/layer1-filters.png",
+    ):
         assert (folder / name).exists()
 
 
@@ -89,6 +95,7 @@ def test_the_demo_runs_and_writes_its_files(tmp_path, monkeypatch):
         "layer2-sharing.png",
         "confusion.png",
         "why.html",
+        "report.html",
     } <= written
 
 
