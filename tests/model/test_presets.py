@@ -127,7 +127,7 @@ def test_changing_the_method_removes_parameters_that_it_does_not_have():
         ({"blocks.weight": "auto"}, "weight: found 'auto'; expected a number above 0 .* or 'cv'"),
         ({"blocks.power": 0}, "power: found 0; expected a number above 0"),
         ({"blocks.levels": [[0, 1]]}, r"levels: found \(\(0, 1\),\); expected 1 to 20 pairs"),
-        ({"blocks.1.name": "a.b"}, "blocks.1.name: found 'a.b'; expected .* without dots"),
+        ({"blocks.1.name": "a.b"}, "blocks.1.name: found 'a.b'; expected .* none of them one of"),
         ({"layers": []}, "blocks.0.source: found 'stack'; .* because layers is empty"),
         ({"blocks": []}, r"blocks: found \(\); expected a list of 1 to 100 items"),
         (
