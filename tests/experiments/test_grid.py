@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import numpy as np
@@ -161,9 +162,17 @@ def test_an_interrupted_grid_does_not_wait_for_its_processes(scenes, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(grid, "wait", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run_grid(wanted, jobs=2)
-    assert not multiprocessing.active_children()
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
+    other.start()
+    try:
+        before = set(multiprocessing.active_children())
+        with pytest.raises(KeyboardInterrupt):
+            run_grid(wanted, jobs=2)
+        assert set(multiprocessing.active_children()) <= before
+        assert other.is_alive()  # processes of somebody else go on
+    finally:
+        other.terminate()
+        other.join()
     assert wanted.missing("random 1")
     assert wanted.missing("random 2")
 

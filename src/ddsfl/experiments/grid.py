@@ -127,6 +127,7 @@ def _run_in_processes(
     n_processes = min(jobs, len(numbers))
     # By default each process would use all cores.
     n_threads = max(1, (os.cpu_count() or 1) // n_processes)
+    others = set(active_children())
     with ProcessPoolExecutor(
         n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
     ) as pool:
@@ -141,7 +142,7 @@ def _run_in_processes(
                     future.result()
         except BaseException as error:
             if not isinstance(error, Exception):  # an interruption does not wait for the running splits
-                for process in active_children():
+                for process in set(active_children()) - others:
                     process.terminate()
             pool.shutdown(cancel_futures=True)
             raise
