@@ -1,22 +1,26 @@
-"""Two versions of the library side by side: `ddsfl train`, `ddsfl predict` and encoding, in turns, as ratios.
+"""Two versions of the library side by side: training, predicting, loading and encoding, in turns, as ratios.
 
     git worktree add /tmp/before COMMIT
     python -m benchmarks.versions /tmp/before/src src --images PHOTOS [--rounds 3] [--preset quick]
 
 Each round runs both versions in processes of their own, in alternating order, so that a busy minute of the
-machine hits both. Printed are the medians and the median of the ratios, second version over first.
+machine hits both. Printed are the medians and the median of the ratios, second version over first, of time
+and of processor time ("cpu"), and whether both learned the same numbers to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
+
+from safetensors.numpy import load_file
 
 #: Encodes the same images twice with a model and prints the seconds of the second time.
 ENCODE = """
@@ -32,6 +36,20 @@ print(time.perf_counter() - start)
 """
 
 
+#: Loads a model many times and prints the median.
+LOAD = """
+import sys, time
+from statistics import median
+from ddsfl import SceneClassifier
+taken = []
+for _ in range(40):
+    start = time.perf_counter()
+    SceneClassifier.load(sys.argv[1], device="cpu")
+    taken.append(time.perf_counter() - start)
+print(median(taken))
+"""
+
+
 def measure(source: str, images: str, preset: str, folder: Path) -> dict[str, float]:
     """Return the seconds that one version takes for each job."""
     environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve())}
@@ -41,16 +59,38 @@ def measure(source: str, images: str, preset: str, folder: Path) -> dict[str, fl
         "train": [*program, "train", images, "--out", str(model), "--preset", preset, "--quiet"],
         "predict": [*program, "predict", str(model), images, "--csv"],
         "encode": [sys.executable, "-c", ENCODE, str(model), images],
+        "load": [sys.executable, "-c", LOAD, str(model)],
         "help": [*program, "--help"],
     }
     taken = {}
     for name, command in jobs.items():
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), _processor_seconds()
         done = subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, check=True
         )
-        taken[name] = float(done.stdout) if name == "encode" else time.perf_counter() - start
+        if name in ("encode", "load"):
+            taken[name] = float(done.stdout)
+            continue
+        taken[name] = time.perf_counter() - start
+        taken[f"{name} cpu"] = _processor_seconds() - worked
     return taken
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of all processes that were started from here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def equal_tensors(one: Path, other: Path) -> str:
+    """Say how many tensors of two model files have the same name, and how many of these are equal."""
+    first, second = load_file(one), load_file(other)
+    common = first.keys() & second.keys()
+    equal = sum(
+        first[name].dtype == second[name].dtype and first[name].tobytes() == second[name].tobytes()
+        for name in common
+    )
+    return f"{len(common)} tensors in both models, {equal} equal to the last bit"
 
 
 def main() -> None:
@@ -64,16 +104,20 @@ def main() -> None:
     rounds: list[list[dict[str, float]]] = []
     for number in range(given.rounds):
         taken: dict[str, dict[str, float]] = {}
-        for source in given.sources[:: 1 if number % 2 == 0 else -1]:
-            with tempfile.TemporaryDirectory() as folder:
-                taken[source] = measure(source, images, given.preset, Path(folder))
+        with tempfile.TemporaryDirectory() as folder:
+            places = {source: Path(folder) / str(place) for place, source in enumerate(given.sources)}
+            for source in given.sources[:: 1 if number % 2 == 0 else -1]:
+                places[source].mkdir()
+                taken[source] = measure(source, images, given.preset, places[source])
+            models = [places[source] / "model.safetensors" for source in given.sources]
+            print(equal_tensors(*models), file=sys.stderr, flush=True)
         rounds.append([taken[source] for source in given.sources])
         print(f"round {number + 1}: {rounds[-1]}", file=sys.stderr, flush=True)
     for job in rounds[0][0]:
         seconds = [median(pair[which][job] for pair in rounds) for which in (0, 1)]
         ratios = sorted(pair[1][job] / pair[0][job] for pair in rounds)
         print(
-            f"{job:8} {seconds[0]:7.2f} s and {seconds[1]:7.2f} s, ratio {median(ratios):.3f} "
+            f"{job:12} {seconds[0]:7.3f} s and {seconds[1]:7.3f} s, ratio {median(ratios):.3f} "
             f"({ratios[0]:.3f} to {ratios[-1]:.3f})"
         )
 
