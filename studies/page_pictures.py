@@ -21,10 +21,9 @@ WIDE: ViewportSize = {"width": 1120, "height": 860}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
 
-def third_image(page: Any) -> None:
+def fourth_image(page: Any) -> None:
     """Turn to the image that docs/explain.md tells about."""
-    for _ in range(3):
-        page.get_by_text("Next", exact=True).filter(visible=True).click()
+    page.evaluate("location.hash = '#image-4'")
 
 
 def section(name: str) -> Any:
@@ -38,9 +37,9 @@ def section(name: str) -> Any:
 
 #: Picture: page, view, whether it is dark, and what is done before.
 PICTURES: dict[str, tuple[str, ViewportSize, bool, Any]] = {
-    "why.png": ("why.html", WIDE, False, third_image),
+    "why.png": ("why.html", WIDE, False, fourth_image),
     "report.png": ("report.html", WIDE, False, lambda page: None),
-    "report-confusions.png": ("report.html", WIDE, True, section("confusions")),
+    "report-confusions.png": ("report.html", WIDE, True, section("confusion")),
     "report-phone.png": ("report.html", PHONE, False, lambda page: None),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -11,14 +12,17 @@ import numpy as np
 
 
 def checksum_of(array: np.ndarray[Any, Any]) -> str:
-    """Return a digest of the values, the type and the shape of an array, the same on every machine.
+    """Return a checksum of the values, the type and the shape of an array, the same on every machine.
+
+    CRC-32 notices every flipped bit and every damage of up to 32 bits in a row, other damage but for one in
+    four billion. A cryptographic digest would take as long as all else that loading a model does, and could
+    not do more against people, who can write any digest.
 
     >>> checksum_of(np.zeros(3)) == checksum_of(np.zeros((3, 1)))
     False
     """
-    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()[:16]
+    start = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
+    return f"{zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, start):08x}"
 
 
 def checksum_of_values(values: Any) -> str:

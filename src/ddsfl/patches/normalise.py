@@ -67,8 +67,8 @@ def normalised_patches(
         if fused:
             yield tile, contrast_rows(part, field, stride, CONTRAST_FLOOR)
         else:
-            patches = patches_on_grid(part, field, stride)
-            yield tile, contrast_normalise(patches.flatten(0, 2), channels)
+            # The raw patches are let go before the others are used: their memory serves again.
+            yield tile, contrast_normalise(patches_on_grid(part, field, stride).flatten(0, 2), channels)
 
 
 def grid_shape(pixels: Tensor, field: int, stride: int) -> tuple[int, int, int]:
