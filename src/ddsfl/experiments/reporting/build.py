@@ -179,7 +179,7 @@ def how_tested(cells: Sequence[Cell]) -> tuple[str, ...]:
         return (
             f"The {counted(n_test, 'training image')}, each classified by an SVM trained without it.",
             "Filters and words were learned from all of them, so these numbers are a little too good; "
-            "`ddsfl evaluate` trains everything anew for each split.",
+            "`ddsfl evaluate` trains everything again for each split.",
         )
     if first == GIVEN:
         return (
