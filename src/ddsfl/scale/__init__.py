@@ -1,1 +1,1 @@
-"""Work that outgrows one process: shards of images, their results on disk, and the engines that compute them."""
+"""Work that outgrows one process: shards of images, their results on disk, and the engines that run it."""

@@ -76,7 +76,7 @@ class Here(Engine):
     def run(
         self, make: Callable[[], Worker[Any, Any]], items: Sequence[Item], say: Say = lambda line: None
     ) -> Iterator[Outcome[Item, Any]]:
-        """Yield the outcomes in the order of the items; an error ends the work at once, with its traceback."""
+        """Yield the outcomes in the order of the items; an error ends the work at once."""
         worker = make()
         for item in items:
             yield Outcome(item, worker(item, say))
