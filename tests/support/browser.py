@@ -108,3 +108,14 @@ def open_page(browser, tmp_path):
 def overflow(page):
     """Return by how many pixels a page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def focused(page):
+    """What the keyboard is on: its text, or its name for readers of screens."""
+    return page.evaluate("document.activeElement.textContent || document.activeElement.ariaLabel").strip()
+
+
+def names_of(page):
+    """The names of the mistakes that a report shows, in order."""
+    shown = page.locator("#mistakes [data-list] > :visible .path")
+    return shown.evaluate_all("names => names.map(name => name.textContent.trim())")

@@ -3,6 +3,14 @@
 import re
 from html.parser import HTMLParser
 
+SECTION = re.compile(r'<section class="part" id="([\w-]+)"')
+
+
+def sections(page):
+    """The source of each section of a report by its address."""
+    _, *pieces = SECTION.split(page)
+    return dict(zip(pieces[::2], pieces[1::2]))
+
 
 class Reader(HTMLParser):
     """Collects the tags with their attributes, and the text outside of styles and scripts."""
