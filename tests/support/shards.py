@@ -1,4 +1,4 @@
-"""Runs of shards without the program: inputs into parts, on an engine, with a model that is loaded already."""
+"""Runs of shards without the program: inputs into parts, on an engine, with a loaded model."""
 
 from pathlib import Path
 

@@ -25,6 +25,10 @@ def cut(file, size):
     return [shard.rows for shard in Inputs.find([file]).shards(size)]
 
 
+def read_all(file):
+    return [pair for one in cut(file, 10) for pair in one.read(Opened())]
+
+
 SUFFIXES = [".parquet", ".arrow", ".arrows"]
 
 
@@ -49,21 +53,23 @@ def test_shards_one_after_the_other_read_a_group_once(tmp_path, monkeypatch, suf
     file = tmp_path / f"t{suffix}"
     write(pa.table({"bytes": [b"x"] * 400}), file, 200)
     rows = cut(file, 30)
-    begun = []
-    for kind in (ParquetTable, ArrowTable):
-        plain = kind.batches
+    begun, sizes = [], []
+    kind = ParquetTable if suffix == ".parquet" else ArrowTable
+    plain = kind.batches
 
-        def counted(self, group, plain=plain):
-            begun.append(group)
-            for batch in plain(self, group):
-                assert kind is ArrowTable or len(batch) <= STEP
-                yield batch
+    def counted(self, group):
+        begun.append(group)
+        for batch in plain(self, group):
+            sizes.append(len(batch))
+            yield batch
 
-        monkeypatch.setattr(kind, "batches", counted)
+    monkeypatch.setattr(kind, "batches", counted)
     opened = Opened()
     for one in rows:
         assert len(one.read(opened)) == len(one)
     assert begun == [0, 1]
+    assert sum(sizes) == 400
+    assert max(sizes) == (STEP if suffix == ".parquet" else 200)
     begun.clear()
     opened = Opened()
     for one in rows[1::2]:  # as another worker would do that has every second shard
@@ -134,8 +140,7 @@ def test_files_that_are_cut_off_are_one_sentence(tmp_path, suffix):
     for keep in (0, 3, 8, len(complete) // 2, len(complete) - 9):
         file.write_bytes(complete[:keep])
         with pytest.raises(ValueError, match=rf"t{suffix} cannot be read: "):
-            for one in cut(file, 10):
-                one.read(Opened())
+            read_all(file)
 
 
 def test_pages_that_are_damaged_fail_their_rows_only(tmp_path):
@@ -145,14 +150,11 @@ def test_pages_that_are_damaged_fail_their_rows_only(tmp_path):
     damaged = bytearray(file.read_bytes())
     damaged[at : at + 40] = b"\xff" * 40
     file.write_bytes(damaged)
-    opened, found = Opened(), []
-    for one in cut(file, 10):
-        try:
-            found.append(len(one.read(opened)))
-        except ValueError as error:
-            assert "t.parquet cannot be read: " in str(error)
-            found.append(None)
-    assert found == [10, 10, None, 10]
+    opened = Opened()
+    first, second, bad, last = cut(file, 10)
+    with pytest.raises(ValueError, match=r"t\.parquet cannot be read: "):
+        bad.read(opened)
+    assert [len(one.read(opened)) for one in (first, second, last)] == [10, 10, 10]
 
 
 def test_pipes_are_not_opened_and_paths_that_are_no_text_are_refused(tmp_path):
