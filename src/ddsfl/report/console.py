@@ -91,6 +91,14 @@ class Console:
             self.close()
             _message(text)
 
+    def note(self, text: str) -> None:
+        """Print a line of information in the middle of a stage."""
+        if not self.quiet:
+            with self._lock:
+                if self._drawn:
+                    self._draw("")
+                _message(text)
+
     def warn(self, problems: Iterable[object]) -> None:
         """Print all problems, one per line, even if quiet."""
         self.close()

@@ -73,7 +73,7 @@ def run_shards(
         tasks = _tasks(again if last else shards, wait=last, alone=engine.n_workers == 1)
         again = []
         in_a_row = 0
-        for outcome in engine.run(partial(ShardWorker, job), tasks, console.say):
+        for outcome in engine.run(partial(ShardWorker, job), tasks, console.note):
             shard: Shard = outcome.item.shard
             result: Done = outcome.result or Done(failure=outcome.failure or "its worker ended")
             in_a_row = in_a_row + 1 if result.failure else 0
