@@ -2,6 +2,7 @@
 
 import pickle
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -155,6 +156,33 @@ def test_pages_that_are_damaged_fail_their_rows_only(tmp_path):
     with pytest.raises(ValueError, match=r"t\.parquet cannot be read: "):
         bad.read(opened)
     assert [len(one.read(opened)) for one in (first, second, last)] == [10, 10, 10]
+
+
+def test_after_an_error_rows_are_read_from_the_start_of_their_group(tmp_path, monkeypatch):
+    file = tmp_path / "t.parquet"
+    write(pa.table({"bytes": [b"%d" % number for number in range(90)]}), file, 90)
+    first, second, third = cut(file, 30)
+    plain, opened = ParquetTable.batches, Opened()
+
+    def lost(self, group):
+        yield next(plain(self, group))
+        raise OSError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetTable, "batches", lost)
+        assert len(first.read(opened)) == 30
+        with pytest.raises(ValueError, match=r"t\.parquet cannot be read: the network is down"):
+            second.read(opened)
+    assert [content for _, content in third.read(opened)] == [b"%d" % number for number in range(60, 90)]
+
+
+def test_places_outside_of_a_batch_are_refused(tmp_path):
+    offsets = np.array([0, 500_000, 2, 3], np.int32)  # the first image would lie far outside
+    images = pa.Array.from_buffers(pa.binary(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"abc")])
+    for suffix in (".arrow", ".arrows"):
+        write(pa.table({"image": images}), tmp_path / f"t{suffix}", 9)
+        with pytest.raises(ValueError, match=rf"t{suffix} cannot be read: "):
+            read_all(tmp_path / f"t{suffix}")
 
 
 def test_pipes_are_not_opened_and_paths_that_are_no_text_are_refused(tmp_path):

@@ -42,8 +42,8 @@ class TarRows(Rows):
         return [self.file, *(place.name for place in self.places)]
 
     def state(self) -> Any:
-        """Return size and time of the archive, and where the members lie."""
-        return [self.stamp, *((place.offset, place.size) for place in self.places)]
+        """Return size and time of the archive."""
+        return self.stamp
 
     def read(self, opened: Opened) -> list[tuple[str, Source]]:
         """Return the names and the bytes of the members."""
