@@ -144,6 +144,23 @@ def test_a_terminal_shows_progress_and_the_time_left(capsys, terminal, clock):
     assert line_of(capsys.readouterr()) == "- split 1, layer 1: vectors, part 2: 15 s so far"
 
 
+def test_a_note_and_the_rate_in_the_middle_of_a_stage(capsys, terminal, clock):
+    console = Console()
+    console.begin("predict", rate=True)
+    console.progress(0, 1500)
+    clock[0] += 10
+    console.progress(600, 1500)
+    console.note("one moment")
+    shown = capsys.readouterr().err
+    assert re.search(r" +\rone moment\n$", shown)
+    console._tick()
+    words = "predict: 600 of 1500 images, 40 %, 60 images/s, 15 s left"
+    assert line_of(capsys.readouterr()) == f"/ {words}"
+    Console(quiet=True).note("nothing")
+    console.close()
+    assert "nothing" not in capsys.readouterr().err
+
+
 def test_the_running_line_fits_a_narrow_terminal(capsys, terminal, clock, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     console = Console()

@@ -43,6 +43,7 @@ COMMANDS = {
     "reproduce": Entry(
         "reproduce:reproduce", "Print a table of the paper next to our results, or draw a figure."
     ),
+    "shards": Entry("shards:app", "Check folders of Parquet parts, the results of predict and encode."),
     "datasets": Entry("datasets:app", "List, download and check image sets."),
 }
 

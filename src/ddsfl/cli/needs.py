@@ -23,6 +23,14 @@ def check_needs() -> None:
     os.environ["MPLBACKEND"] = "agg"  # pictures are files; an unknown name would be an error
 
 
+def check_parquet() -> None:
+    """Raise ImportError with a sentence if the package that writes Parquet files is missing."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise ImportError("Parquet files need the package pyarrow: pip install 'ddsfl[parquet]'.") from error
+
+
 def _check_memory() -> None:
     try:
         import resource

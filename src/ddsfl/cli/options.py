@@ -14,6 +14,14 @@ ImageSetPath = Annotated[
     typer.Argument(metavar="IMAGES", help="A folder with one folder per class, or a CSV file of path,label."),
 ]
 ImagePaths = Annotated[list[Path], typer.Argument(metavar="IMAGES", help="Images, or folders of images.")]
+ManyImages = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="IMAGES",
+        help="Images, or folders of images. For FOLDER.parquet also lists (.csv with a column path, .txt), "
+        "tables of paths or image bytes (.parquet, .arrow) and archives (.tar).",
+    ),
+]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file written by `ddsfl train`.")]
 Preset = Annotated[str, typer.Option(help=f"Settings to start from: {', '.join(PRESETS)}.")]
 Changes = Annotated[
@@ -55,3 +63,11 @@ Raw = Annotated[
 ]
 #: For commands whose result is a table, which is always shown.
 QuietTable = Annotated[bool, typer.Option("--quiet", help="Show problems and the table only.")]
+ShardSize = Annotated[
+    int | None,
+    typer.Option(min=1, help="Images per part of --out FOLDER.parquet. [default: 256]", show_default=False),
+]
+Shards = Annotated[
+    str | None,
+    typer.Option(metavar="I/N", help="Compute the I-th of N equal parts of the shards only, e.g. 2/8."),
+]

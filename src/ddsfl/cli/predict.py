@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -13,48 +14,48 @@ from rich.table import Table
 from rich.text import Text
 
 from ddsfl.cli.inputs import load_model, read_images
-from ddsfl.cli.options import Device, ImagePaths, ModelPath, Network, QuietTable, Raw, Strict
+from ddsfl.cli.needs import check_parquet
+from ddsfl.cli.options import (
+    Device,
+    ManyImages,
+    ModelPath,
+    Network,
+    Overwrite,
+    QuietTable,
+    Raw,
+    Shards,
+    ShardSize,
+    Strict,
+)
+from ddsfl.cli.sharding import check_unused, sharding_of
 from ddsfl.compute.spreadsheets import CsvWriter
 from ddsfl.images.folders import list_images
 from ddsfl.images.image_list import ImageList
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.console import Console, quiet_for_data, show_fitting
-
-#: How many of the most likely classes are shown.
-N_TOP = 3
-
-
-class Prediction(NamedTuple):
-    """What is said about one image; its fields are the keys of the JSON."""
-
-    path: str
-    label: str | list[str]
-    probability: float | list[float] | None
-    """Of the label, or of each label; None if the model is not calibrated."""
-    top: list[str]
-    """The most likely classes."""
-    unlike: bool | None
-    """Whether the image is unlike the training images; None if the model is too old to tell."""
-    novelty: float | None
-    probabilities: dict[str, float] | None
-    scores: dict[str, float]
-
-    @property
-    def sureness(self) -> dict[str, float]:
-        """The probability of each class, or its score without calibration."""
-        return self.probabilities or self.scores
+from ddsfl.report.prediction import N_TOP, Prediction, answers, predictions
 
 
 def predict(
     model: ModelPath,
-    images: ImagePaths,
+    images: ManyImages,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: label, probability, top three, novelty and scores.")
     ] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the same as CSV, one row per image.")] = False,
     raw: Raw = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER.parquet",
+            help="Write a folder of Parquet parts instead, for very many images; run again, it resumes.",
+        ),
+    ] = None,
+    shard_size: ShardSize = None,
+    shards: Shards = None,
     network: Network = None,
     device: Device = "auto",
+    overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: QuietTable = False,
 ) -> None:
@@ -68,6 +69,19 @@ def predict(
         raise typer.BadParameter("--json and --csv exclude each other")
     if raw and not as_csv:
         raise typer.BadParameter("--raw needs --csv")
+    if out is not None:
+        if as_json or as_csv:
+            raise typer.BadParameter("--out excludes --json and --csv")
+        sharding = sharding_of(out, shard_size, shards, overwrite, strict)
+        check_parquet()
+        from ddsfl.cli.sharded import predictions_of, run_sharded  # here, because it needs pyarrow
+
+        computation = predictions_of(model, device, network)
+        run_sharded(computation, model, images, sharding, Console(quiet, resumes=True))
+        return
+    check_unused(shard_size, shards, "--out FOLDER.parquet")
+    if overwrite:
+        raise typer.BadParameter("--overwrite needs --out FOLDER.parquet")
     console = Console(quiet or ((as_json or as_csv) and quiet_for_data()))
     classifier = load_model(model, device, network)
     paths, decoded = read_images(list_images(images), classifier.settings_, strict, console)
@@ -75,13 +89,13 @@ def predict(
     scores = classifier.decision_function(decoded, progress=console.progress)
     novelty = _novelty(classifier, decoded, console)
     console.close()
-    predictions = _predictions(classifier, [str(path) for path in paths], scores, novelty)
+    said = predictions(classifier, [str(path) for path in paths], answers(classifier, scores, novelty))
     if as_json:
-        print(json.dumps([one._asdict() for one in predictions], indent=1))
+        print(json.dumps([one._asdict() for one in said], indent=1))
     elif as_csv:
-        _write_csv(predictions, raw)
+        _write_csv(said, raw)
     else:
-        show_fitting(_table(predictions, n_others) for n_others in range(N_TOP - 1, -1, -1))
+        show_fitting(_table(said, n_others) for n_others in range(N_TOP - 1, -1, -1))
 
 
 def _novelty(classifier: SceneClassifier, images: ImageList, console: Console) -> np.ndarray[Any, Any] | None:
@@ -89,33 +103,6 @@ def _novelty(classifier: SceneClassifier, images: ImageList, console: Console) -
         console.say("novelty is unknown: this model was saved by an older ddsfl.")
         return None
     return classifier.novelty(images)
-
-
-def _predictions(
-    classifier: SceneClassifier,
-    paths: Sequence[str],
-    scores: np.ndarray[Any, Any],
-    novelty: np.ndarray[Any, Any] | None,
-) -> list[Prediction]:
-    names = [str(name) for name in classifier.classes_]
-    by_class = classifier.scores_by_class(scores)
-    calibrated = hasattr(classifier, "predict_proba")
-    probabilities = classifier.probabilities_from(scores) if calibrated else None
-    found = []
-    for number, (path, label) in enumerate(zip(paths, classifier.labels_from(scores))):
-        row = dict(zip(names, map(float, by_class[number])))
-        sure = None if probabilities is None else dict(zip(names, map(float, probabilities[number])))
-        labels: Any = str(label)
-        if classifier.multilabel_:
-            labels = [name for name, given in zip(names, label) if given]
-        probability: Any = None
-        if sure is not None:
-            probability = [sure[name] for name in labels] if classifier.multilabel_ else sure[labels]
-        score = None if novelty is None else float(novelty[number])
-        top = _ranked(sure or row)[:N_TOP]
-        unlike = None if score is None else score > 1
-        found.append(Prediction(path, labels, probability, top, unlike, score, sure, row))
-    return found
 
 
 def _ranked(sureness: dict[str, float]) -> list[str]:

@@ -69,7 +69,7 @@ class Console:
 
     def __init__(self, quiet: bool = False, prefix: str = "", *, resumes: bool = False) -> None:
         self.quiet, self.prefix, self.resumes = quiet, prefix, resumes
-        self._name, self._unit = "", ""
+        self._name, self._unit, self._rate = "", "", False
         self._pass: Pass | None = None
         self._start = self._logged = 0.0
         self._ticker: Ticker | None = None
@@ -91,6 +91,14 @@ class Console:
             self.close()
             _message(text)
 
+    def note(self, text: str) -> None:
+        """Print a line of information in the middle of a stage."""
+        if not self.quiet:
+            with self._lock:
+                if self._drawn:
+                    self._draw("")
+                _message(text)
+
     def warn(self, problems: Iterable[object]) -> None:
         """Print all problems, one per line, even if quiet."""
         self.close()
@@ -105,12 +113,16 @@ class Console:
         elif not found:
             self.begin(name)
 
-    def begin(self, name: str, unit: str = "images") -> None:
-        """Start a stage, or a named pass that is not stored, such as reading; ``unit`` is what it counts."""
+    def begin(self, name: str, unit: str = "images", *, rate: bool = False) -> None:
+        """Start a stage, or a named pass that is not stored, such as reading.
+
+        ``unit`` is what it counts; with ``rate``, it says how many of them are done per second.
+        """
         self.close()
         if self.quiet:
             return
         self._name, self._unit = one_line(f"{self.prefix}{describe_stage(name)}"), unit
+        self._rate = rate
         self._start = self._logged = time.perf_counter()
         if _is_terminal(sys.stderr):
             self._draw(f"{_SPINNER[0]} {self._name} ...")
@@ -132,7 +144,7 @@ class Console:
         now = time.perf_counter()
         with self._lock:
             if self._pass is None or self._pass.total != total or done < self._pass.done:
-                self._pass = Pass(self._unit, now=now, done=done, total=total)
+                self._pass = Pass(self._unit, now=now, done=done, total=total, rate=self._rate)
             else:
                 self._pass.advance(done, now=now)
 

@@ -30,10 +30,12 @@ class Pass:
     >>> reading.advance(300, now=12.0)
     >>> reading.words(now=12.0)
     '300 of 1500 images, 20 %, 12 s left'
+
+    With ``rate``, the words also say how many items are done per second.
     """
 
-    def __init__(self, unit: str, *, now: float, done: int, total: int) -> None:
-        self.unit, self.total, self.done = unit, total, done
+    def __init__(self, unit: str, *, now: float, done: int, total: int, rate: bool = False) -> None:
+        self.unit, self.total, self.done, self.rate = unit, total, done, rate
         # A resumed pass begins in the middle, so the rate counts from its first report.
         self._first, self._since, self._latest = done, now, now
 
@@ -55,6 +57,8 @@ class Pass:
             return shown
         pace = (self._latest - self._since) / gained
         left = max(0.0, pace * (self.total - self.done) - (now - self._latest))
+        if self.rate and pace > 0 and not short:
+            shown += f", {1 / pace:.{0 if pace < 0.1 else 1}f} {self.unit}/s"
         return f"{shown}, {words_for_time(left)} left"
 
 
