@@ -67,3 +67,19 @@ def cannot_be_made():
 def dies_when_made():
     """Die while a worker is made."""
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def return_function(item, say):
+    """Return what cannot be pickled."""
+    return lambda: item
+
+
+def wait_on_node(folder, item, say):
+    """Return the node that worked, after a file named "go" has appeared."""
+    import ray
+
+    node = ray.get_runtime_context().get_node_id()
+    (Path(folder) / f"started-{item}-{node}-{os.getpid()}").touch()
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.05)
+    return node

@@ -19,6 +19,7 @@ from ddsfl.experiments.evaluate import Evaluation, cell_path, evaluate_split, ma
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.network_vectors import NetworkVectors, network_blocks
 from ddsfl.experiments.results import score_of
+from ddsfl.experiments.spread import run_splits
 from ddsfl.images.folders import ImageSet, Label
 from ddsfl.images.image_list import Colour, ImageList
 from ddsfl.model.presets import preset
@@ -58,12 +59,6 @@ class Grid:
         """The folder of this data set's cells."""
         return self.cells / self.dataset
 
-    def absolute(self) -> Grid:
-        """Return the same grid with absolute paths, which mean the same in other processes."""
-        folders = {name: getattr(self, name).absolute() for name in ("data", "cells", "scratch")}
-        networks = {name: str(Path(file).absolute()) for name, file in self.networks.items()}
-        return dataclasses.replace(self, networks=networks, **folders)
-
     def settings(self) -> dict[str, Settings]:
         """Return the settings of each method."""
         return {name: method(name, self.networks) for name in self.methods}
@@ -99,7 +94,6 @@ def run_grid(grid: Grid, *, engine: Engine | None = None, report: Report | None 
     A second call resumes interrupted work: finished cells and stored stages are kept. If splits fail, the
     others are finished first. Workers on other machines need the folders of the grid at the same paths.
     """
-    grid = grid.absolute()
     image_set, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
     say = report or (lambda line: None)
@@ -109,13 +103,7 @@ def run_grid(grid: Grid, *, engine: Engine | None = None, report: Report | None 
     wanted = [settings for name, settings in grid.settings().items() if name in missing]
     networks = _networks(grid, image_set, wanted)
     networks.prepare(wanted)
-    failures = [
-        f"{splits[outcome.item].name}: {outcome.failure}"
-        for outcome in (engine or Here()).run(partial(_GridWorker, grid, networks), numbers, say)
-        if outcome.failure is not None
-    ]
-    if failures:
-        raise ValueError(f"{len(failures)} of {len(numbers)} splits failed; {'; '.join(failures)}")
+    run_splits(engine or Here(), partial(_GridWorker, grid, networks), splits, numbers, say)
     remove_stages(networks.folder)
 
 

@@ -26,10 +26,12 @@ class Member:
     Attributes
     ----------
     given : numbers of the items it was given and has not answered, oldest first.
-    ready : whether it has its worker.
+    asked : numbers of the runs that asked it to make a worker and have no answer, oldest first.
+    ready : whether it has the worker of this run.
     """
 
     given: deque[int] = field(default_factory=deque)
+    asked: deque[int] = field(default_factory=deque)
     ready: bool = False
 
 
@@ -39,7 +41,7 @@ SomeMember = TypeVar("SomeMember", bound=Member)
 class Crew(Engine, Generic[SomeMember]):
     """An engine of members that are replaced when they die; what they worked on is tried again.
 
-    Members stay between runs. Those that still work when a run ends early are dismissed.
+    Members stay between runs. Those that work when a run ends early are dismissed.
     """
 
     #: How many items wait at a member that works, so that it need not wait for the next one.
@@ -47,6 +49,7 @@ class Crew(Engine, Generic[SomeMember]):
 
     def __init__(self) -> None:
         self._members: list[SomeMember] = []
+        self._n_runs = 0
 
     @abstractmethod
     def _begin(self, make: Callable[[], Worker[Any, Any]], n_members: int) -> None:
@@ -79,10 +82,13 @@ class Crew(Engine, Generic[SomeMember]):
         waiting, tried = deque(range(len(items))), Counter[int]()
         n_open, n_lost = len(items), 0  # members that were lost, one after the other, before they were ready
         wanted = min(self.n_workers, n_open)
+        self._n_runs += 1
         self._begin(make, wanted)
         try:
-            for member in self._members[:wanted]:
-                self._ask(member)
+            for place, member in enumerate(self._members):
+                member.ready = False  # it has the worker of another run
+                if place < wanted:
+                    self._ask(member)
             while n_open:
                 while len(self._members) < min(wanted, n_open):
                     self._members.append(self._hire())
@@ -98,9 +104,10 @@ class Crew(Engine, Generic[SomeMember]):
                     waiting.extendleft(reversed(list(member.given)[1:]))  # these it had not begun
                 if not member.ready:
                     n_lost = n_lost + 1 if kind == "lost" else 0
-                    if kind == "failed" or n_lost >= ATTEMPTS * wanted:
+                    for_us = kind != "lost" and member.asked.popleft() == self._n_runs
+                    if n_lost >= ATTEMPTS * wanted or (kind == "failed" and for_us):
                         raise ValueError(f"no worker could be started: {value}")
-                    member.ready = kind == "done"
+                    member.ready = kind == "done" and for_us
                     continue
                 if not member.given:  # lost without work
                     continue
@@ -118,14 +125,14 @@ class Crew(Engine, Generic[SomeMember]):
                 self._hand_out(waiting, items)  # before the caller takes its time
                 yield outcome
         finally:
-            self._keep([member for member in self._members if member.ready and not member.given])
+            self._keep([member for member in self._members if not member.given])
 
     def __exit__(self, *error: object) -> None:
         """End all members."""
         self._keep([])
 
     def _ask(self, member: SomeMember) -> None:
-        member.ready = False
+        member.asked.append(self._n_runs)
         self._equip(member)
 
     def _hand_out(self, waiting: deque[int], items: Sequence[Any]) -> None:

@@ -56,8 +56,8 @@ class Engine(ABC):
 
         Parameters
         ----------
-        make : returns a worker; called once in each place that works. Functions of a module, and `partial`s
-            of them, can go everywhere; paths in them should be absolute.
+        make : returns a worker; called once in each place that works. Functions and classes of a module, and
+            `partial`s of them, can go everywhere. Relative paths start from the present folder everywhere.
         items : what to work on.
         say : gets the lines that workers say.
         """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 from collections.abc import Callable
 from importlib.metadata import version
@@ -49,7 +51,10 @@ class Actor:
     (('done', 2, 1), ['1?'])
     """
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, folder: str = ".") -> None:
+        # Relative paths start where they do for the user, provided that this node has the same folders.
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
         self._n_threads = n_threads
         self._worker: Worker[Any, Any] | None = None
         self._lines: SimpleQueue[str] = SimpleQueue()

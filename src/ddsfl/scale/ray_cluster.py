@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -113,10 +114,13 @@ def _kept(init: Callable[[], object], shutdown: Callable[[], object], address: s
         end.wait()
         shutdown()
 
+    on_terminate = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=keep, daemon=True)
     thread.start()
     try:
         _await(began, "Ray on this machine" if address is None else f"--address {address}")
+        if on_terminate is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_terminate)  # Ray's would print a stack first
         yield
     finally:
         end.set()

@@ -8,6 +8,7 @@ are never restarted by Ray; `Crew` replaces them and counts how often each item 
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
@@ -116,7 +117,7 @@ class RayEngine(Crew[_Placed]):
             concurrency_groups={LINES: 1},
             scheduling_strategy="SPREAD",
         )(Actor)
-        member = _Placed(actor=kind.remote(self._places.cpus))
+        member = _Placed(actor=kind.remote(self._places.cpus, os.getcwd()))
         self._await(member, "versions", member.actor.versions.remote())
         self._listen(member)
         return member
@@ -185,9 +186,8 @@ class RayEngine(Crew[_Placed]):
         if seconds > START_PATIENCE:
             free = self._ray.available_resources()
             raise ValueError(
-                f"no worker could be placed within {seconds:.0f} s: {free.get('CPU', 0):g} CPUs and "
-                f"{free.get('GPU', 0):g} GPUs of the cluster are free. Wait until others end, or ask for fewer "
-                "--workers."
+                f"no worker was placed within {seconds:.0f} s: {free.get('CPU', 0):g} CPUs and "
+                f"{free.get('GPU', 0):g} GPUs of the cluster are free. Wait for others, or ask for less."
             )
 
 
