@@ -2,11 +2,6 @@
 
 import dataclasses
 import json
-import multiprocessing
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 
 import numpy as np
@@ -23,6 +18,8 @@ from ddsfl.experiments.grid import Grid, run_grid
 from ddsfl.images.scenes import make_scenes
 from ddsfl.model import fit as fitting
 from ddsfl.model.classifier import SceneClassifier
+from ddsfl.scale.engine import Engine, Outcome
+from ddsfl.scale.processes import Processes
 from tests.oracles.voc import voc_evaluate, write_voc
 from tests.support.networks import tiny_network
 
@@ -155,34 +152,20 @@ def test_an_interrupted_grid_resumes_with_its_stages(scenes, stages, monkeypatch
     assert not wanted.missing("random 1")
 
 
-def test_an_interrupted_grid_does_not_wait_for_its_processes(scenes, monkeypatch):
-    wanted = scenes("sift", n_splits=2)
+def test_a_split_that_fails_is_named_and_the_others_are_finished(scenes):
+    class Failing(Engine):
+        n_workers = 2
 
-    def interrupt(*args, **options):
-        raise KeyboardInterrupt
+        def run(self, make, items, say=None):
+            worker = make()
+            yield Outcome(items[0], failure="no disk")
+            yield Outcome(items[1], worker(items[1], say))
 
-    monkeypatch.setattr(grid, "wait", interrupt)
-    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(60,))
-    other.start()
-    try:
-        before = set(multiprocessing.active_children())
-        with pytest.raises(KeyboardInterrupt):
-            run_grid(wanted, jobs=2)
-        assert set(multiprocessing.active_children()) <= before
-        assert other.is_alive()  # processes of somebody else go on
-    finally:
-        other.terminate()
-        other.join()
-    assert wanted.missing("random 1")
-    assert wanted.missing("random 2")
-
-
-def test_processes_of_a_grid_do_not_hear_ctrl_c():
-    asked = "import signal; print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))"
-    with grid._unheard_by_children():
-        child = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
-    assert child.stdout == "True\n"
-    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    wanted, lines = scenes("sift", n_splits=2), []
+    with pytest.raises(ValueError, match=r"^1 of 2 splits failed, the others are finished: random 1.$"):
+        run_grid(wanted, engine=Failing(), report=lines.append)
+    assert lines[0] == "random 1: no disk"
+    assert (wanted.missing("random 1"), wanted.missing("random 2")) == (["sift"], [])
 
 
 def test_images_that_cannot_be_read_are_left_out(scenes):
@@ -212,7 +195,8 @@ def test_splits_run_in_their_own_processes(tmp_path):
     networks = {"net": str(tiny_network(tmp_path / "net.onnx"))}
     wanted = Grid("sports8", methods=["net"], n_splits=2, networks=networks, device="cpu", **places)
     lines = []
-    run_grid(wanted, jobs=2, report=lines.append)
+    with Processes(2) as engine:
+        run_grid(wanted, engine=engine, report=lines.append)
     assert sorted(line.partition(":")[0] for line in lines) == [f"sports8 random {n}" for n in (1, 2)]
     assert all(wanted.missing(f"random {number}") == [] for number in (1, 2))
     cells = [json.loads(path.read_text()) for path in sorted(wanted.folder.iterdir())]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, engine_of
 from ddsfl.cli.inputs import changed_settings, check_device, check_folder, read_checked_set
 from ddsfl.cli.options import (
     Balanced,
@@ -25,12 +26,13 @@ from ddsfl.cli.outputs import check_free_page, hold_folder
 from ddsfl.cli.pages import check_page, write_page
 from ddsfl.cli.splitting import Splitting
 from ddsfl.experiments.cells import Cell, cells_table, joined_confusion
-from ddsfl.experiments.evaluate import Evaluation, evaluate_split
+from ddsfl.experiments.evaluate import Evaluation
 from ddsfl.experiments.per_class import class_table, confusion_table
 from ddsfl.experiments.reporting.album import KeptModels, model_path, names_in, remove_model
 from ddsfl.experiments.reporting.build import report_of_cells
 from ddsfl.experiments.reporting.facts import found_part
 from ddsfl.experiments.reporting.pictures import Album
+from ddsfl.experiments.spread import evaluate_splits
 from ddsfl.images.folders import ImageSet
 from ddsfl.report.checklist import common_folder
 from ddsfl.report.console import Console, show
@@ -84,6 +86,10 @@ def evaluate(
         ),
     ] = False,
     strict: Strict = False,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     quiet: QuietTable = False,
 ) -> None:
     """Train and test on splits of an image set.
@@ -91,7 +97,8 @@ def evaluate(
     Cross-validation by default, random splits with --train, official lists with --train-list and --test-list.
     Shows mean and spread of the accuracy, the results of each class and which classes are confused. With
     --out or --report, finished splits are kept: rerun the same command to resume. --report writes a
-    page with all of this, the wrong images and what spoke for the wrong labels.
+    page with all of this, the wrong images and what spoke for the wrong labels. With --engine, several
+    splits run at a time; workers read IMAGES, and write to --out, under the same paths.
     """
     console = Console(quiet, resumes=out is not None or report is not None)
     splitting = Splitting(protocol, folds, train, test, splits, train_list, test_list, groups)
@@ -99,6 +106,7 @@ def evaluate(
     check_device(device, console)
     if keep_models and out is None:
         raise typer.BadParameter("--keep-models needs --out")
+    spread = context.with_resource(engine_of(engine, address, workers, gpus_per_worker))
     if report is not None:
         check_page(context, report, console, "--report")
         check_free_page(report, "--report")
@@ -129,10 +137,7 @@ def evaluate(
         names=names,
         keep_models=keep_models or report is not None,
     )
-    cells = []
-    for split in drawn:
-        console.prefix = f"{split.name}: "
-        cells.append(evaluate_split(evaluation, decoded, labels, split, console))
+    cells = evaluate_splits(evaluation, decoded, labels, drawn, spread, console)
     show(cells_table(cells), class_table(cells))
     if "confusion" in cells[0]:
         show(confusion_table(cells))

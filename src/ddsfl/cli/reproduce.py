@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, engine_of
 from ddsfl.cli.inputs import check_folder, network_files
 from ddsfl.cli.options import Device, QuietTable
 from ddsfl.cli.outputs import hold_folder
@@ -48,7 +49,14 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Folder for Markdown and pictures.")] = None,
     methods: Annotated[str | None, typer.Option(help="Compute only the cells of these methods: a,b.")] = None,
     against: Annotated[str | None, typer.Option(help="Compare every row with this method.")] = None,
-    jobs: Annotated[int, typer.Option(help="Number of splits computed at a time.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Splits computed at a time: short for --engine processes --workers N."),
+    ] = None,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     device: Device = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the learning; splits have their own.")] = 0,
     scratch: Annotated[Path | None, typer.Option(help="Folder for stages (several GB).")] = None,
@@ -57,13 +65,19 @@ def reproduce(
     """Print a table of the paper next to our results, or draw a figure.
 
     The numbers come from stored cells. With --data, missing cells are computed first; rerun the same command
-    to resume after an interruption. TABLE "all" writes all tables that have cells into results.md.
+    to resume after an interruption. With --engine, splits are computed by several workers, which share the
+    folders of --data, --cells and --scratch. TABLE "all" writes all tables that have cells into results.md.
     """
     console = Console(quiet, resumes=data is not None)
     if name not in NAMES:
         raise typer.BadParameter(f"there is no table {name!r}; expected one of {', '.join(NAMES)}")
     if name in ("filters", "all") and out is None:
         raise typer.BadParameter(f"{name} needs --out")
+    if jobs is not None and (engine != "here" or workers is not None):
+        raise typer.BadParameter("--jobs and --engine exclude each other")
+    if jobs is not None and jobs > 1:
+        engine, workers = "processes", jobs
+    chosen = engine_of(engine, address, workers, gpus_per_worker)
     if out is not None:
         check_folder(out)
         hold_folder(context, out, console, only=name)
@@ -98,7 +112,8 @@ def reproduce(
         _draw_filters(grid, out, console)
         return
     if grid is not None:
-        run_grid(grid, jobs=jobs, report=console.say)
+        with chosen:
+            run_grid(grid, engine=chosen, report=console.say)
     if against is not None:
         pairs = tuple((against, other) for other in rows.methods if other != against)
         rows = dataclasses.replace(rows, pairs=pairs)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from multiprocessing import active_children, get_context
-from multiprocessing.queues import SimpleQueue
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
-import torch
 from torch import Tensor
 
 from ddsfl.compute.stages import remove_stages
@@ -27,13 +19,14 @@ from ddsfl.experiments.evaluate import Evaluation, cell_path, evaluate_split, ma
 from ddsfl.experiments.methods import method
 from ddsfl.experiments.network_vectors import NetworkVectors, network_blocks
 from ddsfl.experiments.results import score_of
+from ddsfl.experiments.spread import run_splits
 from ddsfl.images.folders import ImageSet, Label
 from ddsfl.images.image_list import Colour, ImageList
 from ddsfl.model.presets import preset
 from ddsfl.model.settings import Settings
+from ddsfl.scale.engine import Engine, Here
 
 Report = Callable[[str], None]
-Lines: TypeAlias = "SimpleQueue[str]"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Grid:
     n_splits : number of splits; it may exceed what the protocol prescribes.
     cells : folder of the cells, with one subfolder per data set.
     networks : ONNX files by the names that methods use for them.
-    scratch : folder for stages while cells are computed; they take several GB.
+    scratch : folder for stages while cells are computed; they take several GB. Workers share it.
     seed : seed of the learning; splits have their own seeds.
     """
 
@@ -95,10 +88,11 @@ class Grid:
         return missing
 
 
-def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None:
-    """Compute all missing cells; several ``jobs`` run as many splits at a time, each in its own process.
+def run_grid(grid: Grid, *, engine: Engine | None = None, report: Report | None = None) -> None:
+    """Compute all missing cells, split by split; an engine with several workers runs several at a time.
 
-    A second call resumes interrupted work: finished cells and stored stages are kept.
+    A second call resumes interrupted work: finished cells and stored stages are kept. If splits fail, the
+    others are finished first. Workers on other machines need the folders of the grid at the same paths.
     """
     image_set, splits = grid.read()
     numbers = [number for number, split in enumerate(splits) if grid.missing(split.name)]
@@ -109,56 +103,20 @@ def run_grid(grid: Grid, *, jobs: int = 1, report: Report | None = None) -> None
     wanted = [settings for name, settings in grid.settings().items() if name in missing]
     networks = _networks(grid, image_set, wanted)
     networks.prepare(wanted)
-    if jobs == 1 or len(numbers) == 1:
-        for number in numbers:
-            for line in run_split(grid, image_set, splits[number], networks):
-                say(line)
-    else:
-        _run_in_processes(grid, numbers, networks, jobs, say)
+    run_splits(engine or Here(), partial(_GridWorker, grid, networks), splits, numbers, say)
     remove_stages(networks.folder)
 
 
-def _run_in_processes(
-    grid: Grid, numbers: Sequence[int], networks: NetworkVectors, jobs: int, say: Report
-) -> None:
-    """Run each split in its own process, ``jobs`` at a time."""
-    context = get_context("spawn")  # CUDA cannot be used again after a fork
-    lines: Lines = context.SimpleQueue()
-    n_processes = min(jobs, len(numbers))
-    # By default each process would use all cores.
-    n_threads = max(1, (os.cpu_count() or 1) // n_processes)
-    others = set(active_children())
-    with ProcessPoolExecutor(
-        n_processes, mp_context=context, initializer=_start_process, initargs=(lines, n_threads)
-    ) as pool:
-        with _unheard_by_children():
-            pending = {pool.submit(_run_split_alone, grid, number, networks) for number in numbers}
-        try:
-            while pending:
-                done, pending = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-                while not lines.empty():
-                    say(lines.get())
-                for future in done:
-                    future.result()
-        except BaseException as error:
-            if not isinstance(error, Exception):  # an interruption does not wait for the running splits
-                for process in set(active_children()) - others:
-                    process.terminate()
-            pool.shutdown(cancel_futures=True)
-            raise
+class _GridWorker:
+    """Computes the missing cells of one split after the other."""
 
+    def __init__(self, grid: Grid, networks: NetworkVectors) -> None:
+        self._grid, self._networks = grid, networks
+        self._image_set, self._splits = grid.read()
 
-@contextmanager
-def _unheard_by_children() -> Iterator[None]:
-    """Start processes that do not hear Ctrl-C, which a terminal sends to all: this one hears it for them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    def __call__(self, number: int, say: Report) -> None:
+        for line in run_split(self._grid, self._image_set, self._splits[number], self._networks):
+            say(line)
 
 
 def run_split(grid: Grid, image_set: ImageSet, split: Split, networks: NetworkVectors) -> Iterator[str]:
@@ -221,25 +179,6 @@ def pixels_of(settings: Settings, paths: Sequence[Path]) -> ImageList:
 
 def _seen(settings: Settings) -> tuple[Colour, int, int]:
     return settings.colour, settings.max_side, max(settings.min_side, preset("paper").min_side)
-
-
-#: The queue for the lines of text of a worker process.
-_lines: Lines | None = None
-
-
-def _start_process(lines: Lines, n_threads: int) -> None:
-    global _lines
-    _lines = lines
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # unfinished files are removed
-    torch.set_num_threads(n_threads)
-
-
-def _run_split_alone(grid: Grid, number: int, networks: NetworkVectors) -> None:
-    """Compute the missing cells of one split in a worker process."""
-    assert _lines is not None
-    image_set, splits = grid.read()
-    for line in run_split(grid, image_set, splits[number], networks):
-        _lines.put(line)
 
 
 def readable_split(

@@ -49,14 +49,15 @@ class Engine(ABC):
     def run(
         self, make: Callable[[], Worker[Any, Any]], items: Sequence[Item], say: Say = lambda line: None
     ) -> Iterator[Outcome[Item, Any]]:
-        """Yield the outcome of each item as it ends, in any order.
+        """Yield the outcome of each item as it ends, in any order; one run at a time.
 
-        Items are handed out as outcomes are taken, a few ahead of each worker, so results do not pile up. A
-        caller that stops taking them, or is interrupted, ends the work.
+        Items are handed out as outcomes are taken, at most one ahead of each worker, so results do not pile
+        up. A caller that stops taking them, or is interrupted, ends the work. An error of ``make`` is raised.
 
         Parameters
         ----------
-        make : returns a worker; called once in each place that works.
+        make : returns a worker; called once in each place that works. Functions and classes of a module, and
+            `partial`s of them, can go everywhere. Relative paths start from the present folder everywhere.
         items : what to work on.
         say : gets the lines that workers say.
         """
