@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, check_here, engine_of
 from ddsfl.cli.inputs import check_writable, load_model, read_images
 from ddsfl.cli.needs import check_parquet
 from ddsfl.cli.options import (
@@ -51,6 +52,10 @@ def encode(
     device: Device = "auto",
     overwrite: Overwrite = False,
     strict: Strict = False,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     quiet: Quiet = False,
 ) -> None:
     """Compute the vectors of images and write them to a file.
@@ -68,6 +73,7 @@ def encode(
     if out.suffix == ".parquet":
         sharding = sharding_of(out, shard_size, shards, overwrite, strict)
         check_parquet()
+        chosen = engine_of(engine, address, workers, gpus_per_worker)
         from ddsfl.cli import sharded  # here, because it needs pyarrow
 
         computation = (
@@ -75,9 +81,11 @@ def encode(
             if model.suffix == ".onnx"
             else sharded.vectors_of(model, device, network, half)
         )
-        sharded.run_sharded(computation, model, images, sharding, Console(quiet, resumes=True))
+        sharded.run_sharded(computation, model, images, sharding, Console(quiet, resumes=True), chosen)
         return
     check_unused(shard_size, shards, "a name that ends in .parquet")
+    check_here(engine, "a name that ends in .parquet")
+    engine_of(engine, address, workers, gpus_per_worker)
     if half:
         raise typer.BadParameter(f"--half needs a name that ends in .parquet; --out is {out}")
     console = Console(quiet)

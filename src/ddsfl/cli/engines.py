@@ -61,3 +61,9 @@ def engine_of(
     from ddsfl.scale.ray_engine import RayEngine
 
     return RayEngine(address, workers, gpus_per_worker)
+
+
+def check_here(engine: str, needs: str) -> None:
+    """Refuse an engine for work that is not cut into pieces."""
+    if engine in ENGINES[1:]:
+        raise typer.BadParameter(f"--engine {engine} needs {needs}")

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, check_here, engine_of
 from ddsfl.cli.inputs import load_model, read_images
 from ddsfl.cli.needs import check_parquet
 from ddsfl.cli.options import (
@@ -57,6 +58,10 @@ def predict(
     device: Device = "auto",
     overwrite: Overwrite = False,
     strict: Strict = False,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     quiet: QuietTable = False,
 ) -> None:
     """Classify images.
@@ -74,12 +79,15 @@ def predict(
             raise typer.BadParameter("--out excludes --json and --csv")
         sharding = sharding_of(out, shard_size, shards, overwrite, strict)
         check_parquet()
+        chosen = engine_of(engine, address, workers, gpus_per_worker)
         from ddsfl.cli.sharded import predictions_of, run_sharded  # here, because it needs pyarrow
 
         computation = predictions_of(model, device, network)
-        run_sharded(computation, model, images, sharding, Console(quiet, resumes=True))
+        run_sharded(computation, model, images, sharding, Console(quiet, resumes=True), chosen)
         return
     check_unused(shard_size, shards, "--out FOLDER.parquet")
+    check_here(engine, "--out FOLDER.parquet")
+    engine_of(engine, address, workers, gpus_per_worker)
     if overwrite:
         raise typer.BadParameter("--overwrite needs --out FOLDER.parquet")
     console = Console(quiet or ((as_json or as_csv) and quiet_for_data()))

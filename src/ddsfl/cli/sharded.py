@@ -54,11 +54,10 @@ def run_sharded(
     images: Sequence[Path],
     sharding: Sharding,
     console: Console,
-    engine: Engine | None = None,
+    engine: Engine,
 ) -> None:
     """Compute the results of images shard by shard; what is complete already is kept."""
     started = time.perf_counter()
-    engine = engine or Here()
     check_folder(sharding.out)
     shards = _listed(images, sharding, console)
     manifest = begin(
