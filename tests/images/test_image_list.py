@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ddsfl.images import image_list as module
+from ddsfl.images import store as module
 from ddsfl.images.image_list import ImageList, UnreadableImage, decode
 from tests.support.pictures import bad_files, picture
 

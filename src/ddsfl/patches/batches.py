@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
-from ddsfl.images.image_list import THREADS
+from ddsfl.images.image_list import THREADS, ImageList
+from ddsfl.images.spread import Progress, Result, Work
 
 #: Maximum padded pixels per batch: one or two images suit a CPU's caches; a GPU needs many.
 BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
 #: Number of images that are decoded ahead and grouped by shape: larger batches need more images to choose
 #: from, or more of each batch is padding.
 READ_AHEAD = {"cpu": 128, "cuda": 512}
-
-Progress = Callable[[int, int], None]
 
 
 def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
@@ -69,11 +68,11 @@ def read_ahead(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
 
 
 def image_batches(
-    images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
+    images: Sequence[Tensor], device: torch.device, progress: Progress | None = None, first: int = 0
 ) -> Iterator[tuple[list[int], list[Tensor]]]:
     """Yield (image numbers, images) for all images, grouped by shape within a window.
 
-    ``progress`` is called with (images done, images in total) after each batch.
+    ``progress`` is called with (images done, images in total) after each batch. Numbers begin with ``first``.
 
     >>> images = [torch.zeros(1, 20, 20), torch.zeros(1, 30, 20), torch.zeros(1, 20, 20)]
     >>> sorted(n for numbers, _ in image_batches(images, torch.device("cpu")) for n in numbers)
@@ -83,8 +82,44 @@ def image_batches(
     for window in read_ahead(images, READ_AHEAD[device.type]):
         shapes = [(int(image.shape[1]), int(image.shape[2])) for image in window]
         for group in batches_of_like_shape(shapes, BATCH_PIXELS[device.type]):
-            yield [start + index for index in group], [window[index] for index in group]
+            yield [first + start + index for index in group], [window[index] for index in group]
             done += len(group)
             if progress is not None:
                 progress(done, len(images))
         start += len(window)
+
+
+def over(
+    images: Sequence[Tensor],
+    work: Work[Result],
+    device: torch.device,
+    progress: Progress | None = None,
+    *,
+    ordered: bool = False,
+) -> Iterator[Result]:
+    """Yield what ``work`` yields for all images: here, or on the workers of an `ImageList` that has some.
+
+    Workers get windows of `image_batches`, so that batches are the same. Tensors from workers are in host
+    memory. ``ordered`` is as in `Spread.over`.
+
+    >>> def numbered(images, first, progress):
+    ...     yield from image_batches(images, torch.device("cpu"), progress, first)
+    >>> [numbers for numbers, _ in over([torch.zeros(1, 20, 20)] * 2, numbered, torch.device("cpu"))]
+    [[0, 1]]
+    """
+    spread = images.spread if isinstance(images, ImageList) else None
+    if spread is None:
+        yield from work(images, 0, progress)
+    else:
+        yield from spread.over(images, work, READ_AHEAD[device.type], progress, ordered=ordered)
+
+
+def some_of(images: Sequence[Tensor], numbers: Sequence[int]) -> Sequence[Tensor]:
+    """Return some of the images; those of an `ImageList` are decoded when they are used.
+
+    >>> len(some_of([torch.zeros(1, 20, 20)] * 5, range(0, 5, 2)))
+    3
+    """
+    if isinstance(images, ImageList):
+        return images.subset(numbers)
+    return [images[number] for number in numbers]
