@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 from torch import Tensor
 
+from ddsfl.compute.device import slices
 from ddsfl.images.decode import Colour, decode, upright_shape
 from ddsfl.images.headers import Header
 from ddsfl.images.inputs import list_of_images
@@ -26,8 +27,8 @@ __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decod
 
 # A few threads hide the decoding behind the computation; more would multiply the memory use.
 THREADS = min(4, max(2, os.cpu_count() or 1))
-#: Images that a worker reads at a time.
-READ_AT_ONCE = 128
+#: Images that wait for these threads at a time; images that a worker gets at a time to read.
+WAITING, READ_AT_ONCE = 2048, 128
 
 
 @dataclass(frozen=True)
@@ -185,17 +186,19 @@ class ImageList(Sequence[Tensor]):
 
     def _read_here(self, progress: Progress | None) -> dict[int, str]:
         """Return which images cannot be read and why."""
-        problems = {}
+        problems, done = {}, 0
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
         try:
-            # The futures return no images, so only the cache holds any.
-            futures = {pool.submit(self._reason, index): index for index in range(len(self))}
-            for done, future in enumerate(as_completed(futures), start=1):
-                reason = future.result()
-                if reason is not None:
-                    problems[futures[future]] = reason
-                if progress is not None:
-                    progress(done, len(self))
+            for part in slices(len(self), WAITING):  # a million futures would take gigabytes
+                # The futures return no images, so only the cache holds any.
+                futures = {pool.submit(self._reason, index): index for index in range(part.start, part.stop)}
+                for future in as_completed(futures):
+                    done += 1
+                    reason = future.result()
+                    if reason is not None:
+                        problems[futures[future]] = reason
+                    if progress is not None:
+                        progress(done, len(self))
         finally:
             pool.shutdown(cancel_futures=True)
         return problems

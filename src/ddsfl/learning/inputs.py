@@ -21,7 +21,8 @@ from ddsfl.patches.sampling import Places, draw_places, jittered
 #: Images and inputs that principal axes are learned from: the axes are stable long before all patches are
 #: seen. Every n-th image is used, SPACE_IMAGES of them or up to twice as many.
 SPACE_IMAGES, SPACE_INPUTS = 400, 40_000
-#: Patches searched for the strongest responses of upper-layer filters, to draw pictures of these filters.
+#: Patches searched for the strongest responses of upper-layer filters, to draw pictures of these filters;
+#: with more images than these, every n-th image gives one, and there are up to twice as many.
 PICTURE_PATCHES = 10_000
 
 
@@ -124,19 +125,20 @@ class InputDrawer:
         pictures_each = min(n_per_image, -(-PICTURE_PATCHES // n_images)) if self.index else 0
         projected = torch.empty(total, n_axes, device=self.device)
         around = torch.empty(total, neighbours, n_axes, device=self.device) if neighbours else None
+        shown = range(0, n_images, max(1, n_images // PICTURE_PATCHES))
         pictures: Tensor | None = None
-        work = partial(self._inputs, space, n_per_image, neighbours, pictures_each)
+        work = partial(self._inputs, space, n_per_image, neighbours, pictures_each, shown.step)
         for drawn in over(self.images, work, self.device, progress):
             rows = drawn.rows.to(self.device)
             projected[rows] = drawn.projected.to(self.device)
             if around is not None and drawn.neighbours is not None:
                 around[rows] = drawn.neighbours.to(self.device)
             if pictures is None:
-                pictures = torch.zeros(n_images * pictures_each, *drawn.pictures.shape[1:])
+                pictures = torch.zeros(len(shown) * pictures_each, *drawn.pictures.shape[1:])
             pictures[drawn.pictured] = drawn.pictures
         assert pictures is not None
         image_of = torch.arange(n_images).repeat_interleave(n_per_image)
-        pictured = torch.arange(n_images)[:, None] * n_per_image + torch.arange(pictures_each)
+        pictured = torch.tensor(shown)[:, None] * n_per_image + torch.arange(pictures_each)
         return DrawnInputs(projected, image_of, around, pictured.flatten(), pictures)
 
     def _raw_inputs(
@@ -155,6 +157,7 @@ class InputDrawer:
         n_per_image: int,
         neighbours: int,
         pictures_each: int,
+        every: int,
         images: Sequence[Tensor],
         first: int,
         progress: Progress | None,
@@ -164,20 +167,21 @@ class InputDrawer:
         for numbers, group in image_batches(images, self.device, progress, first):
             batch = Batch.of(group, self.device)
             start = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
+            chosen = torch.tensor([number % every == 0 for number in numbers]).to(self.device)
             places = self._places(numbers, batch.shapes, n_per_image, neighbours)
             for forward, at in self._at_each_scale(batch, places):
                 projected = space.project(forward.inputs_at(self.index, at.images, at.corners))
                 around = self._around(forward, at, space) if neighbours else None
-                shown = at.order < pictures_each
                 pixels = forward.batch.pixels
                 pictured = torch.empty(0, dtype=torch.int64)
                 pictures = torch.empty(0, pixels.shape[1], self.field, self.field)
+                shown = chosen[at.images] & (at.order < pictures_each)
                 if self.index and bool(shown.any()):
                     raw = patches_at(pixels, at.images[shown], at.corners[shown], self.field)
                     normalised = contrast_normalise(raw, pixels.shape[1]).cpu()
                     pictures = normalised.view(-1, *pictures.shape[1:])
                     number = torch.tensor(numbers)[at.images[shown].cpu()]
-                    pictured = number * pictures_each + at.order[shown].cpu()
+                    pictured = number // every * pictures_each + at.order[shown].cpu()
                 yield InputsAtScale(start[at.images] + at.order, projected, around, pictured, pictures)
 
     def _places(

@@ -55,6 +55,8 @@ class Spreading(Spread):
 
         A part that fails on all attempts raises ValueError with the reason.
         """
+        if not len(images):  # as in a fingerprint of images that were all seen: nothing has to start
+            return
         parts = [_Part.of(images, first, size) for first in range(0, len(images), size)]
         waiting: dict[int, list[Result]] = {}
         done = following = 0
