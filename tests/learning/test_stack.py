@@ -138,6 +138,7 @@ def test_pictures_come_from_every_nth_image_of_many(fitted, monkeypatch):
 
     whole = draw()
     assert len(whole.pictured) == 12 * 7
+    assert (whole.pictures.flatten(1).abs().amax(dim=1) > 0.1).all()
     monkeypatch.setattr("ddsfl.learning.inputs.PICTURE_PATCHES", 4)
     few = draw()
     assert torch.equal(few.projected, whole.projected)
@@ -150,6 +151,7 @@ def test_pictures_come_from_every_nth_image_of_many(fitted, monkeypatch):
 def test_neighbours_are_nearer_than_strangers(fitted):
     drawer = InputDrawer(IMAGES, LAYERS, [], device=torch.device("cpu"), seed=3)
     drawn = drawer.draw(fitted.learned_[0].space, 50, neighbours=3)
+    assert (drawn.neighbours.norm(dim=2) > 0).all()
     near = (drawn.neighbours - drawn.projected[:, None]).norm(dim=2).mean()
     far = (drawn.projected[:, None] - drawn.projected.roll(1, 0)[:, None]).norm(dim=2).mean()
     assert near < 0.8 * far

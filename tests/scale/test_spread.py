@@ -11,6 +11,7 @@ from ddsfl.descriptors.centrist import CENTRIST
 from ddsfl.images.image_list import ImageList, UnreadableImage
 from ddsfl.patches import batches
 from ddsfl.patches.batches import image_batches, over
+from ddsfl.scale.engine import Here
 from ddsfl.scale.spread import Spreading, packed
 from tests.support.engines import Far
 from tests.support.models import FUSED, LABELS, MANY, edges, model_of
@@ -88,6 +89,19 @@ def test_the_model_is_that_of_one_process_to_the_last_bit(changes, labels, decod
         np.testing.assert_array_equal(there[name], expected, err_msg=name)
     assert engine.n_runs >= 5  # reading, drawing, words, vectors, novelty
     assert max(map(len, engine.sent)) < 5 * 15_000  # 5 images of at most 12,288 bytes, not 12
+    assert not any(IMAGES[0].tobytes() in made for made in engine.made)  # workers get parts of them only
+
+
+@pytest.mark.cuda
+def test_workers_with_a_gpu_give_the_model_of_one_process_with_a_gpu(monkeypatch):
+    monkeypatch.setitem(batches.READ_AHEAD, "cuda", 5)
+    changes = {**FUSED, "layers.bank.xi": 0.5}
+    here = learned(model_of(changes, device="cuda").fit(IMAGES, LABELS))
+    there = learned(model_of(changes, device="cuda").fit(IMAGES, LABELS, spread=Spreading(Far())))
+    for name in ("sift.", "stack.layer1.mean", "stack.layer1.axes", "novelty"):
+        for part in (part for part in here if part.startswith(name)):
+            np.testing.assert_allclose(there[part], here[part], rtol=1e-2, atol=1e-3, err_msg=part)
+    assert here.keys() == there.keys()
 
 
 def test_sums_differ_by_their_rounding_only(decoding):
@@ -97,6 +111,39 @@ def test_sums_differ_by_their_rounding_only(decoding):
     there = learned(model_of(changes).fit(IMAGES, LABELS, spread=Spreading(engine)))
     for name, expected in here.items():
         np.testing.assert_allclose(there[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_what_depends_on_the_order_of_parts_asks_for_it():
+    asked = {}
+
+    class Asked(Spreading):
+        def over(self, images, work, size, progress=None, *, ordered=False):
+            asked[work.func.__name__] = ordered
+            return super().over(images, work, size, progress, ordered=ordered)
+
+    model_of({**FUSED, "blocks": [MANY[0], MANY[4]]}).fit(IMAGES, LABELS, spread=Asked(Far()))
+    assert {name for name, ordered in asked.items() if ordered} == {"_raw_inputs", "_moments"}
+    assert asked.keys() >= {"_read_part", "_inputs", "_draw", "_ranges", "encode_part", "_statistics"}
+
+
+def mean_levels(pixels):
+    return pixels.mean(dim=(2, 3))
+
+
+def test_networks_stay_in_this_process():
+    net = {"name": "net", "source": "net", "coding": None, "weight": 0.5}
+    sources = {**FUSED["sources"], "net": {"method": "callable", "function": mean_levels, "input_size": 8}}
+    changes = {**FUSED, "layers": [], "sources": sources, "blocks": [MANY[2], net]}
+    here = model_of(changes).fit(IMAGES, LABELS).decision_function(IMAGES)
+    there = model_of(changes).fit(IMAGES, LABELS, spread=Spreading(Far())).decision_function(IMAGES)
+    np.testing.assert_array_equal(there, here)
+
+
+def test_parts_have_no_workers_of_their_own():
+    images = ImageList(IMAGES).with_spread(Spreading(Here()))
+    assert images.read_all(glance=True) == []  # in this process, with the very same store
+    assert pickle.loads(pickle.dumps(images)).spread is None
+    assert images.subset([1]).spread is images.spread
 
 
 def test_parts_that_do_not_fit_to_batches_change_rounding_only():
@@ -178,7 +225,7 @@ def test_an_image_that_cannot_be_read_is_named_as_in_one_process(paths):
     given = ImageList([*IMAGES[:6], b"no image", *IMAGES[6:]])
     with pytest.raises(UnreadableImage, match=r"image 6 \(given as bytes\) cannot be read") as caught:
         edges().fit(given, [*LABELS, LABELS[0]], spread=Spreading(Far()))
-    given = given.subset(range(2, 12)).with_spread(Spreading(Far()))
+    given = given.subset(range(1, 12)).with_spread(Spreading(Far()))
     with pytest.raises(UnreadableImage, match="image 6") as caught:
         list(over(given, numbered, CPU))
     assert (caught.value.source, caught.value.number) == (b"no image", 6)
