@@ -23,7 +23,7 @@ from ddsfl.compute.stages import Arrays
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
 from ddsfl.images.statistics import N_STATISTICS, N_VIEWS, view_statistics
-from ddsfl.patches.batches import Progress, image_batches, over
+from ddsfl.patches.batches import Batches, Progress, over
 
 Array = np.ndarray[Any, Any]
 
@@ -178,11 +178,9 @@ def statistics_of(
     return found
 
 
-def _statistics(
-    device: torch.device, images: Sequence[Tensor], first: int, progress: Progress | None
-) -> Iterator[tuple[list[int], Array]]:
+def _statistics(device: torch.device, batches: Batches) -> Iterator[tuple[list[int], Array]]:
     """Yield the numbers of images of one shape and their statistics."""
-    for numbers, batch in image_batches(images, device, progress, first):
+    for numbers, batch in batches:
         for shape in {image.shape for image in batch}:
             alike = [place for place, image in enumerate(batch) if image.shape == shape]
             gray = torch.stack([batch[place][0] for place in alike]).to(device)

@@ -26,7 +26,7 @@ from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.compute.tensors import Tensors
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.patches.batches import Progress, image_batches, over
+from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.geometry import Batch
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.source import GlobalSource
@@ -144,31 +144,21 @@ class CENTRIST(GlobalSource):
         return self
 
 
-def _moments(
-    device: torch.device, images: Sequence[Tensor], first: int, progress: Progress | None
-) -> Iterator[Moments]:
-    """Yield the moments of the histograms of some images."""
+def _moments(device: torch.device, batches: Batches) -> Iterator[Moments]:
+    """Yield the moments of the histograms of all batches."""
     moments = Moments(N_CODES, device=device)
-    for _, group in image_batches(images, device, progress):
+    for _, group in batches:
         histograms, _ = block_statistics(group, device)
         moments.update(histograms.flatten(0, 1))
     yield moments
 
 
 def _ranges(
-    mean: Tensor,
-    axes: Tensor,
-    device: torch.device,
-    images: Sequence[Tensor],
-    first: int,
-    progress: Progress | None,
+    mean: Tensor, axes: Tensor, device: torch.device, batches: Batches
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the minimum and maximum of each value over some images."""
+    """Yield the minimum and maximum of each value over all batches."""
     mean, axes = mean.to(device), axes.to(device)  # they travel in host memory
-    ranges = [
-        torch.stack(_block_values(group, mean, axes).aminmax(dim=0))
-        for _, group in image_batches(images, device, progress)
-    ]
+    ranges = [torch.stack(_block_values(group, mean, axes).aminmax(dim=0)) for _, group in batches]
     lows, highs = torch.stack(ranges, dim=1)
     yield lows.amin(dim=0), highs.amax(dim=0)
 

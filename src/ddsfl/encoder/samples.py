@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from ddsfl.compute.device import spawn_seeds
-from ddsfl.patches.batches import Progress, image_batches, over, some_of
+from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.sampling import sampled_images
 from ddsfl.patches.source import LocalSource
 
@@ -33,25 +33,22 @@ def sample_descriptors(
     chosen = sampled_images(len(images))
     n_per_image = -(-n_samples // len(chosen))
     seeds = spawn_seeds(seed, len(chosen))
-    work = partial(_draw, source.on(device), device, tuple(outputs), n_per_image, seeds)
+    work = partial(_draw, source.on(device), tuple(outputs), n_per_image, dict(zip(chosen, seeds)))
     drawn: dict[int, dict[int, Tensor]] = {output: {} for output in outputs}
-    for output, number, descriptors in over(some_of(images, chosen), work, device, progress):
+    for output, number, descriptors in over(images, work, device, progress, every=chosen.step):
         drawn[output][number] = descriptors.to(device)
-    return {output: [parts[number] for number in range(len(chosen))] for output, parts in drawn.items()}
+    return {output: [parts[number] for number in chosen] for output, parts in drawn.items()}
 
 
 def _draw(
     source: LocalSource,
-    device: torch.device,
     outputs: Collection[int],
     n_per_image: int,
-    seeds: Sequence[int],
-    images: Sequence[Tensor],
-    first: int,
-    progress: Progress | None,
+    seeds: Mapping[int, int],
+    batches: Batches,
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Yield the output, the number of the image, and the descriptors drawn from it."""
-    for numbers, batch in image_batches(images, device, progress, first):
+    for numbers, batch in batches:
         for output, descriptors in source.describe_outputs(batch, outputs).items():
             for row, number in enumerate(numbers):
                 yield output, number, descriptors.draw_from(row, n_per_image, seeds[number] + output)

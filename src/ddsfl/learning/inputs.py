@@ -13,7 +13,7 @@ from ddsfl.compute.device import spawn_seeds
 from ddsfl.compute.pca import Moments
 from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.layer import Layer, LearnedLayer, spanned_field
-from ddsfl.patches.batches import Progress, image_batches, over, some_of
+from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.geometry import Batch, patches_at
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
@@ -97,13 +97,13 @@ class InputDrawer:
     def learn_space(self, progress: Progress | None = None) -> InputSpace:
         """Learn principal axes and whitening from an evenly spaced subset of the images."""
         every = max(1, len(self.images) // SPACE_IMAGES)
-        chosen = range(0, len(self.images), every)
-        n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // len(chosen)))
+        n_chosen = -(-len(self.images) // every)
+        n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // n_chosen))
         moments: Moments | None = None
         # Workers return the inputs, at most twice SPACE_INPUTS, not their moments: added up in the order of
         # one process they give the same axes to the last bit, and with them the same choice of exemplars.
-        work = partial(self._raw_inputs, every, n_per_image)
-        for raw in over(some_of(self.images, chosen), work, self.device, progress, ordered=True):
+        work = partial(self._raw_inputs, n_per_image)
+        for raw in over(self.images, work, self.device, progress, every=every, ordered=True):
             if moments is None:
                 moments = Moments.of(raw.to(self.device))
             else:
@@ -141,13 +141,11 @@ class InputDrawer:
         pictured = torch.tensor(shown)[:, None] * n_per_image + torch.arange(pictures_each)
         return DrawnInputs(projected, image_of, around, pictured.flatten(), pictures)
 
-    def _raw_inputs(
-        self, every: int, n_per_image: int, images: Sequence[Tensor], first: int, progress: Progress | None
-    ) -> Iterator[Tensor]:
-        """Yield inputs of some images, of which each is the next but ``every`` - 1 of all, batch by batch."""
-        for numbers, group in image_batches(images, self.device, progress, first):
+    def _raw_inputs(self, n_per_image: int, batches: Batches) -> Iterator[Tensor]:
+        """Yield inputs of images, batch by batch and scale by scale."""
+        for numbers, group in batches:
             batch = Batch.of(group, self.device)
-            places = self._places([number * every for number in numbers], batch.shapes, n_per_image)
+            places = self._places(numbers, batch.shapes, n_per_image)
             for forward, at in self._at_each_scale(batch, places):
                 yield forward.inputs_at(self.index, at.images, at.corners)
 
@@ -158,16 +156,14 @@ class InputDrawer:
         neighbours: int,
         pictures_each: int,
         every: int,
-        images: Sequence[Tensor],
-        first: int,
-        progress: Progress | None,
+        batches: Batches,
     ) -> Iterator[InputsAtScale]:
-        """Yield the drawn inputs of some images, batch by batch and scale by scale."""
+        """Yield inputs of images in ``space``, and pictures of some from every n-th image."""
         space = space.to(self.device)
-        for numbers, group in image_batches(images, self.device, progress, first):
+        for numbers, group in batches:
             batch = Batch.of(group, self.device)
             start = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
-            chosen = torch.tensor([number % every == 0 for number in numbers]).to(self.device)
+            chosen = (torch.tensor(numbers) % every == 0).to(self.device, non_blocking=True)
             places = self._places(numbers, batch.shapes, n_per_image, neighbours)
             for forward, at in self._at_each_scale(batch, places):
                 projected = space.project(forward.inputs_at(self.index, at.images, at.corners))
@@ -175,8 +171,7 @@ class InputDrawer:
                 pixels = forward.batch.pixels
                 pictured = torch.empty(0, dtype=torch.int64)
                 pictures = torch.empty(0, pixels.shape[1], self.field, self.field)
-                shown = chosen[at.images] & (at.order < pictures_each)
-                if self.index and bool(shown.any()):
+                if self.index and bool((shown := chosen[at.images] & (at.order < pictures_each)).any()):
                     raw = patches_at(pixels, at.images[shown], at.corners[shown], self.field)
                     normalised = contrast_normalise(raw, pixels.shape[1]).cpu()
                     pictures = normalised.view(-1, *pictures.shape[1:])

@@ -162,7 +162,7 @@ class Fit:
             work = partial(encode_part, Encoder(sources, pairs, self.where))
             for first, encoded in spread.over(missing, work, ENCODED_AT_ONCE, self.progress):
                 yield there[first // ENCODED_AT_ONCE], encoded
-        yield from ((number, {}) for number in range(1, len(parts) + 1) if number not in set(there))
+        yield from ((number, {}) for number in sorted(set(range(1, len(parts) + 1)) - set(there)))
 
     def _part(
         self, pairs: Sequence[tuple[Block, Coding | None]], number: int, part: slice, encoded: Arrays
