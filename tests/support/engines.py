@@ -3,6 +3,8 @@
 import pickle
 import random
 
+from ddsfl.images import store
+from ddsfl.patches import batches
 from ddsfl.scale.engine import Engine, Outcome
 
 
@@ -39,3 +41,25 @@ class Far(Engine):
             finally:
                 self.working = False
             yield Outcome(items[number], pickle.loads(self.returned[-1]))
+
+
+def use_small_parts(monkeypatch):
+    """Make batches of 5 images, read 3 and encode 4 at a time, learn axes and words from every n-th image."""
+    monkeypatch.setitem(batches.READ_AHEAD, "cpu", 5)
+    monkeypatch.setattr("ddsfl.images.image_list.READ_AT_ONCE", 3)
+    monkeypatch.setattr("ddsfl.learning.inputs.SPACE_IMAGES", 4)
+    monkeypatch.setattr("ddsfl.patches.sampling.SAMPLED_IMAGES", 5)
+    for module in ("fit", "keys"):
+        monkeypatch.setattr(f"ddsfl.model.{module}.ENCODED_AT_ONCE", 4)
+
+
+def only_workers_decode(monkeypatch):
+    """Return a list of engines; from now on only their workers may decode images, once there is one in it."""
+    engines, decode = [], store.decode
+
+    def checked(source, **options):
+        assert all(engine.working for engine in engines), f"{source} is decoded by the driver"
+        return decode(source, **options)
+
+    monkeypatch.setattr(store, "decode", checked)
+    return engines
