@@ -14,7 +14,6 @@ from tests.support.models import FUSED, LABELS, MANY, model_of
 from tests.support.models import IMAGES as SQUARE
 from tests.support.tiny import TINY
 
-CPU = torch.device("cpu")
 #: Of different sizes, which are padded to each other in batches.
 IMAGES = [image[: 64 - 3 * (at % 4), : 64 - 5 * (at % 3)] for at, image in enumerate(SQUARE)]
 SEVERAL = [(label,) if at % 3 else (label, "old") for at, label in enumerate(LABELS)]
