@@ -136,6 +136,11 @@ def test_fewer_samples_are_the_first_of_more(sources):
     assert len(distances.argmin(dim=1).unique()) == 3
 
 
+def test_equal_images_give_different_samples(sources):
+    drawn = sample_descriptors([IMAGES[0]] * 2, sources["sift"], device=CPU, seed=3, n_samples=40)[0]
+    assert not torch.equal(*drawn)
+
+
 def test_gaussians_need_more_samples_than_words():
     assert LLC(n_words=7).n_samples_wanted == 700
     assert FisherVector(n_gaussians=7).n_samples_wanted == 7000

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ddsfl.images import image_list as module
+from ddsfl.images import store as module
 from ddsfl.images.image_list import ImageList, UnreadableImage, decode
 from tests.support.pictures import bad_files, picture
 
@@ -83,6 +83,40 @@ def test_an_image_list_survives_pickling_without_its_pictures():
     images.read_all()
     assert len(pickle.dumps(images)) < 150_000  # the source has 120,000 bytes; no decoded copy
     assert torch.equal(pickle.loads(pickle.dumps(images))[1], images[1])
+
+
+def test_only_the_images_of_a_part_travel_and_what_is_known_of_them():
+    images = ImageList([picture(seed=seed) for seed in range(9)], max_side=40, cache_bytes=10**4)
+    images.read_all(glance=True)
+    part = images.subset([7, 3, 3])
+    assert len(pickle.dumps(part)) < len(pickle.dumps(images)) / 3
+    there = pickle.loads(pickle.dumps(part))
+    assert there.digests() == part.digests() == [images.digest(at) for at in (7, 3, 3)]
+    assert all(torch.equal(a, b) for a, b in zip(there, part))
+    assert (there.colour, there.max_side, there._store.cache_bytes) == ("gray", 40, 10**4)
+    assert len(there) == len(there.sources) == 3
+    again = pickle.loads(pickle.dumps(images))
+    assert again.seen() == list(range(9))
+
+
+def test_a_travelled_image_that_has_changed_is_noticed(tmp_path):
+    path = tmp_path / "a.png"
+    Image.fromarray(np.zeros((20, 20), np.uint8)).save(path)
+    images = ImageList(["missing.png", path])
+    assert images.subset([1]).read_all() == []
+    there = pickle.loads(pickle.dumps(images))
+    Image.fromarray(np.eye(20, dtype=np.uint8)).save(path)
+    assert there.digests()[0] is None
+    with pytest.raises(UnreadableImage, match="it changed while it was in use"):
+        there[1]
+
+
+def test_all_images_are_read_however_few_may_wait(monkeypatch):
+    monkeypatch.setattr("ddsfl.images.image_list.WAITING", 4)
+    images, steps = ImageList([picture(seed=seed) for seed in range(10)] + ["missing.png"]), []
+    assert [problem.index for problem in images.read_all(lambda *step: steps.append(step))] == [10]
+    assert steps == [(done, 11) for done in range(1, 12)]
+    assert None not in images.digests()[:10]
 
 
 def test_ctrl_c_while_reading_ends_the_reading(monkeypatch):

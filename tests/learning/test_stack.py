@@ -115,9 +115,43 @@ def test_drawn_inputs_do_not_depend_on_batches(fitted, monkeypatch):
         assert torch.equal(alone.images, torch.arange(12).repeat_interleave(7))
 
 
+def test_the_space_is_that_of_every_nth_image(fitted, monkeypatch):
+    monkeypatch.setattr("ddsfl.learning.inputs.SPACE_IMAGES", 5)
+
+    def drawer(images):
+        return InputDrawer(images, LAYERS, fitted.learned_[:1], device=torch.device("cpu"), seed=3)
+
+    every = drawer(IMAGES)
+    alone = drawer(IMAGES[::2])
+    alone.seeds = every.seeds[::2]
+    monkeypatch.setattr("ddsfl.learning.inputs.SPACE_INPUTS", 50)  # of 6 images, 8 of each
+    found = every.learn_space()
+    monkeypatch.setattr("ddsfl.learning.inputs.SPACE_IMAGES", 100)
+    for part, expected in zip(found, alone.learn_space()):
+        assert torch.equal(part, expected)
+
+
+def test_pictures_come_from_every_nth_image_of_many(fitted, monkeypatch):
+    def draw():
+        drawer = InputDrawer(IMAGES, LAYERS, fitted.learned_[:1], device=torch.device("cpu"), seed=3)
+        return drawer.draw(fitted.learned_[1].space, 7)
+
+    whole = draw()
+    assert len(whole.pictured) == 12 * 7
+    assert (whole.pictures.flatten(1).abs().amax(dim=1) > 0.1).all()
+    monkeypatch.setattr("ddsfl.learning.inputs.PICTURE_PATCHES", 4)
+    few = draw()
+    assert torch.equal(few.projected, whole.projected)
+    assert few.pictured.tolist() == [0, 21, 42, 63]
+    assert torch.equal(few.pictures, whole.pictures[few.pictured])
+    monkeypatch.setattr("ddsfl.learning.inputs.PICTURE_PATCHES", 13)
+    assert draw().pictured.tolist() == [7 * image + patch for image in range(12) for patch in range(2)]
+
+
 def test_neighbours_are_nearer_than_strangers(fitted):
     drawer = InputDrawer(IMAGES, LAYERS, [], device=torch.device("cpu"), seed=3)
     drawn = drawer.draw(fitted.learned_[0].space, 50, neighbours=3)
+    assert (drawn.neighbours.norm(dim=2) > 0).all()
     near = (drawn.neighbours - drawn.projected[:, None]).norm(dim=2).mean()
     far = (drawn.projected[:, None] - drawn.projected.roll(1, 0)[:, None]).norm(dim=2).mean()
     assert near < 0.8 * far

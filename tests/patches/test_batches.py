@@ -6,7 +6,7 @@ import torch
 
 from ddsfl.images.image_list import ImageList, UnreadableImage, decode
 from ddsfl.patches import batches
-from ddsfl.patches.batches import batches_of_like_shape, image_batches, read_ahead
+from ddsfl.patches.batches import batches_of_like_shape, image_batches, over, read_ahead
 from tests.support.pictures import picture
 
 SHAPES = [(20, 31), (17, 40), (20, 31), (50, 16), (17, 40), (20, 30), (90, 80), (17, 41), (20, 31)]
@@ -76,6 +76,35 @@ def test_progress_follows_the_batches_and_ends_with_all(monkeypatch):
         expected.append((done, len(SHAPES)))
     assert calls == expected
     assert calls[-1] == (len(SHAPES), len(SHAPES))
+
+
+def test_a_pass_in_this_process_is_one_part_that_is_not_collected():
+    events = []
+
+    def work(batched):
+        for numbers, _ in batched:
+            events.append(f"give {numbers}")
+            yield numbers
+
+    images = ImageList([picture(), picture(seed=1), picture(20, 20)])
+    for taken in over(images, work, torch.device("cpu"), lambda *step: events.append(step)):
+        events.append(f"take {taken}")
+    assert events == ["give [2, 0, 1]", "take [2, 0, 1]", (3, 3)]
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 20])
+def test_every_nth_image_comes_under_its_number(monkeypatch, every):
+    monkeypatch.setitem(batches.READ_AHEAD, "cpu", 4)
+    monkeypatch.setattr(batches, "BATCH_PIXELS", {"cpu": 2000})
+    lazy = ImageList([image[0].numpy() for image in pictures()])
+    for images in (pictures(), lazy):
+        found = {
+            number: int(image.max())
+            for numbers, batch in over(images, iter, torch.device("cpu"), every=every)
+            for number, image in zip(numbers, batch)
+        }
+        assert found == {number: number for number in range(0, len(SHAPES), every)}
+    assert [number for number, digest in enumerate(lazy.digests()) if digest] == sorted(found)
 
 
 def test_no_images_give_no_batches():

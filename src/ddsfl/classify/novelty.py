@@ -9,7 +9,8 @@ Shapes: N images, C classes, V views of an image, P statistics of a view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,7 +23,7 @@ from ddsfl.compute.stages import Arrays
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
 from ddsfl.images.statistics import N_STATISTICS, N_VIEWS, view_statistics
-from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.batches import Batches, Progress, over
 
 Array = np.ndarray[Any, Any]
 
@@ -172,12 +173,18 @@ def statistics_of(
     """Return the statistics (N, V, P) of uint8 images (channels, height, width): of their first channel."""
     where = torch.device("cpu") if device is None else device
     found = np.zeros((len(images), N_VIEWS, N_STATISTICS))
-    for numbers, batch in image_batches(images, where, progress):
+    for numbers, statistics in over(images, partial(_statistics, where), where, progress):
+        found[numbers] = statistics
+    return found
+
+
+def _statistics(device: torch.device, batches: Batches) -> Iterator[tuple[list[int], Array]]:
+    """Yield the numbers of images of one shape and their statistics."""
+    for numbers, batch in batches:
         for shape in {image.shape for image in batch}:
             alike = [place for place, image in enumerate(batch) if image.shape == shape]
-            gray = torch.stack([batch[place][0] for place in alike]).to(where)
-            found[[numbers[place] for place in alike]] = view_statistics(gray).cpu().numpy()
-    return found
+            gray = torch.stack([batch[place][0] for place in alike]).to(device)
+            yield [numbers[place] for place in alike], view_statistics(gray).cpu().numpy()
 
 
 def _covariance(within: Array) -> Array:

@@ -9,7 +9,8 @@ value is scaled to one range, as recommended for LIBSVM (docs/rivals.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.compute.tensors import Tensors
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
-from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.geometry import Batch
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.source import GlobalSource
@@ -93,16 +94,11 @@ class CENTRIST(GlobalSource):
                 f"{N_BLOCKS} blocks each; found {len(images)}."
             )
         moments = Moments(N_CODES, device=device)
-        for _, group in image_batches(images, device, progress):
-            histograms, _ = block_statistics(group, device)
-            moments.update(histograms.flatten(0, 1))
+        for part in over(images, partial(_moments, device), device, progress, ordered=True):
+            moments.merge(part)
         principal = principal_axes(moments, self.n_components)
         mean, axes = (array.to(torch.float32) for array in (principal.mean, principal.axes))
-        lows, highs = [], []
-        for _, group in image_batches(images, device, progress):
-            low, high = _block_values(group, mean, axes).aminmax(dim=0)
-            lows.append(low)
-            highs.append(high)
+        lows, highs = zip(*over(images, partial(_ranges, mean, axes, device), device, progress))
         lowest, highest = torch.stack(lows).amin(dim=0), torch.stack(highs).amax(dim=0)
         learned = {"mean": mean, "axes": axes, "lowest": lowest, "highest": highest}
         return self.restore({name: as_numpy(array) for name, array in learned.items()})
@@ -146,6 +142,25 @@ class CENTRIST(GlobalSource):
             a.astype(np.float32, copy=False) for a in arrays
         )
         return self
+
+
+def _moments(device: torch.device, batches: Batches) -> Iterator[Moments]:
+    """Yield the moments of the histograms of all batches."""
+    moments = Moments(N_CODES, device=device)
+    for _, group in batches:
+        histograms, _ = block_statistics(group, device)
+        moments.update(histograms.flatten(0, 1))
+    yield moments
+
+
+def _ranges(
+    mean: Tensor, axes: Tensor, device: torch.device, batches: Batches
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the minimum and maximum of each value over all batches."""
+    mean, axes = mean.to(device), axes.to(device)  # they travel in host memory
+    ranges = [torch.stack(_block_values(group, mean, axes).aminmax(dim=0)) for _, group in batches]
+    lows, highs = torch.stack(ranges, dim=1)
+    yield lows.amin(dim=0), highs.amax(dim=0)
 
 
 def _block_values(images: Sequence[Tensor], mean: Tensor, axes: Tensor) -> Tensor:

@@ -130,3 +130,10 @@ class Encoder:
                 mine = [block for block in self.blocks if block.source == name]
                 vectors |= {block.name: unit_vectors(raw, block.power) for block in mine}
         return vectors
+
+
+def encode_part(
+    encoder: Encoder, images: Sequence[Tensor] | ImageList, first: int, progress: Progress | None
+) -> Iterator[tuple[int, dict[str, np.ndarray[Any, Any]]]]:
+    """Yield the number of the first of some images, and the vectors of all of them by block."""
+    yield first, encoder.encode_all(images, progress)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ddsfl.compute.device import spawn_seeds
-from ddsfl.patches.batches import Progress, image_batches
+from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.sampling import sampled_images
 from ddsfl.patches.source import LocalSource
 
@@ -32,13 +33,25 @@ def sample_descriptors(
     chosen = sampled_images(len(images))
     n_per_image = -(-n_samples // len(chosen))
     seeds = spawn_seeds(seed, len(chosen))
-    some = [images[number] for number in chosen]
+    work = partial(_draw, source.on(device), tuple(outputs), n_per_image, dict(zip(chosen, seeds)))
     drawn: dict[int, dict[int, Tensor]] = {output: {} for output in outputs}
-    for numbers, batch in image_batches(some, device, progress):
+    for output, number, descriptors in over(images, work, device, progress, every=chosen.step):
+        drawn[output][number] = descriptors.to(device)
+    return {output: [parts[number] for number in chosen] for output, parts in drawn.items()}
+
+
+def _draw(
+    source: LocalSource,
+    outputs: Collection[int],
+    n_per_image: int,
+    seeds: Mapping[int, int],
+    batches: Batches,
+) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield the output, the number of the image, and the descriptors drawn from it."""
+    for numbers, batch in batches:
         for output, descriptors in source.describe_outputs(batch, outputs).items():
             for row, number in enumerate(numbers):
-                drawn[output][number] = descriptors.draw_from(row, n_per_image, seeds[number] + output)
-    return {output: [parts[number] for number in range(len(chosen))] for output, parts in drawn.items()}
+                yield output, number, descriptors.draw_from(row, n_per_image, seeds[number] + output)
 
 
 def first_samples(drawn: Sequence[Tensor], n_samples: int) -> Tensor:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
 from torch import Tensor
 
+from ddsfl.compute.device import slices
 from ddsfl.images.decode import Colour, decode, upright_shape
 from ddsfl.images.headers import Header
 from ddsfl.images.inputs import list_of_images
 from ddsfl.images.likeness import Copies, Glances
 from ddsfl.images.opening import read_header
 from ddsfl.images.sources import Source, UnreadableImage
+from ddsfl.images.spread import Progress, Spread
+from ddsfl.images.store import Store
 
 __all__ = ["Colour", "ImageList", "Problem", "Source", "UnreadableImage", "decode"]
 
 # A few threads hide the decoding behind the computation; more would multiply the memory use.
 THREADS = min(4, max(2, os.cpu_count() or 1))
+#: Images that wait for these threads at a time; images that a worker gets at a time to read.
+WAITING, READ_AT_ONCE = 2048, 128
 
 
 @dataclass(frozen=True)
@@ -38,41 +43,12 @@ class Problem:
         return str(UnreadableImage(self.source, self.reason, self.index))
 
 
-class _Store:
-    """Decoded images and their digests, shared by an `ImageList` and its subsets."""
-
-    def __init__(self, sources: list[Source], options: dict[str, Any], cache_bytes: int) -> None:
-        self.sources = sources
-        self.options = options
-        self.cache_bytes = cache_bytes
-        self.digests: dict[int, bytes] = {}
-        self._cache: dict[int, Tensor] = {}
-        self._lock = threading.Lock()
-        self._room = cache_bytes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Store, (self.sources, self.options, self.cache_bytes)  # without the decoded images
-
-    def get(self, index: int) -> Tensor:
-        image = self._cache.get(index)
-        if image is not None:
-            return image
-        try:
-            image = decode(self.sources[index], **self.options)
-        except UnreadableImage as error:
-            raise UnreadableImage(error.source, error.reason, index) from error
-        shape = str(tuple(image.shape)).encode()
-        digest = hashlib.sha256(shape + image.numpy().tobytes()).digest()
-        with self._lock:
-            # Every pass must see the same pixels, or a model would belong to no training set.
-            if self.digests.setdefault(index, digest) != digest:
-                raise UnreadableImage(self.sources[index], "it changed while it was in use", index)
-            # First come, first kept: each pass visits all images in order, so a cache that drops the
-            # oldest would never hit.
-            if index not in self._cache and image.nbytes <= self._room:
-                self._cache[index] = image
-                self._room -= image.nbytes
-        return image
+def _read_part(
+    glance: bool, images: ImageList, first: int, progress: Progress | None
+) -> Iterator[tuple[int, list[tuple[int, str]], Glances | None]]:
+    """Yield the number of the first image, which images cannot be read and why, and the glances at all."""
+    problems = images.read_all(progress, glance=glance)
+    yield first, [(problem.index, problem.reason) for problem in problems], images._glances
 
 
 class ImageList(Sequence[Tensor]):
@@ -84,6 +60,11 @@ class ImageList(Sequence[Tensor]):
         Files are read at once. The images of another ImageList are decoded again.
     colour, max_side, min_side : as in `decode` ("gray", "lab" or "rgb" pixels).
     cache_bytes : maximum memory for decoded images; those that do not fit are decoded again.
+
+    Attributes
+    ----------
+    spread : the workers that training and `read_all` pass over the images with; None for this process. It
+        does not travel with the images to other processes.
 
     Examples
     --------
@@ -106,9 +87,17 @@ class ImageList(Sequence[Tensor]):
     ) -> None:
         options = {"colour": colour, "max_side": max_side, "min_side": min_side}
         given = sources.sources if isinstance(sources, ImageList) else list_of_images(sources, "sources")
-        self._store = _Store(given, options, cache_bytes)
+        self._store = Store(given, options, cache_bytes)
         self._indices = list(range(len(self._store.sources)))
         self._glances: Glances | None = None
+        self.spread: Spread | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the images of the store that are not in this list, and all decoded ones."""
+        known = {at: digest for at, digest in enumerate(self.digests()) if digest is not None}
+        own = Store(self.sources, self._store.options, self._store.cache_bytes, known)
+        indices = list(range(len(self)))
+        return {"_store": own, "_indices": indices, "_glances": self._glances, "spread": None}
 
     @classmethod
     def of(cls, X: Any, **options: Any) -> ImageList:
@@ -169,11 +158,18 @@ class ImageList(Sequence[Tensor]):
         part._store = self._store
         part._indices = [self._indices[index] for index in indices]
         part._glances = None
+        part.spread = self.spread
         return part
+
+    def with_spread(self, spread: Spread | None) -> ImageList:
+        """Return the same images, which share this list's cache, with other workers."""
+        same = self.subset(range(len(self)))
+        same.spread = spread
+        return same
 
     def read_all(
         self,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         *,
         glance: bool = False,
     ) -> list[Problem]:
@@ -183,21 +179,39 @@ class ImageList(Sequence[Tensor]):
         is kept, which `seen`, `flat` and `copies` need.
         """
         self._glances = Glances(len(self)) if glance else None
-        problems = []
+        found = self._read_here(progress) if self.spread is None else self._read_there(self.spread, progress)
+        return [
+            Problem(index, self._store.sources[self._indices[index]], found[index]) for index in sorted(found)
+        ]
+
+    def _read_here(self, progress: Progress | None) -> dict[int, str]:
+        """Return which images cannot be read and why."""
+        problems, done = {}, 0
         pool = ThreadPoolExecutor(THREADS, thread_name_prefix="read")
         try:
-            # The futures return no images, so only the cache holds any.
-            futures = {pool.submit(self._reason, index): index for index in range(len(self))}
-            for done, future in enumerate(as_completed(futures), start=1):
-                reason = future.result()
-                if reason is not None:
-                    index = futures[future]
-                    problems.append(Problem(index, self._store.sources[self._indices[index]], reason))
-                if progress is not None:
-                    progress(done, len(self))
+            for part in slices(len(self), WAITING):  # a million futures would take gigabytes
+                # The futures return no images, so only the cache holds any.
+                futures = {pool.submit(self._reason, index): index for index in range(part.start, part.stop)}
+                for future in as_completed(futures):
+                    done += 1
+                    reason = future.result()
+                    if reason is not None:
+                        problems[futures[future]] = reason
+                    if progress is not None:
+                        progress(done, len(self))
         finally:
             pool.shutdown(cancel_futures=True)
-        return sorted(problems, key=lambda problem: problem.index)
+        return problems
+
+    def _read_there(self, spread: Spread, progress: Progress | None) -> dict[int, str]:
+        """Do what `_read_here` does on the workers; thumbnails and digests come back."""
+        problems: dict[int, str] = {}
+        parts = spread.over(self, partial(_read_part, self._glances is not None), READ_AT_ONCE, progress)
+        for first, unreadable, glances in parts:
+            problems |= {first + index: reason for index, reason in unreadable}
+            if self._glances is not None and glances is not None:
+                self._glances.put(first, glances)
+        return problems
 
     def _reason(self, index: int) -> str | None:
         """Return why an image cannot be read, or None if it can."""
@@ -243,6 +257,24 @@ class ImageList(Sequence[Tensor]):
             self[index]
         return self._store.digests[self._indices[index]]
 
+    def digests(self) -> list[bytes | None]:
+        """Return the digest of each image that was decoded before, and None for the others."""
+        return [self._store.digests.get(index) for index in self._indices]
+
+    def note_digests(self, first: int, digests: Sequence[bytes | None]) -> None:
+        """Note what another process has found for the images from ``first`` on, as `digests` returns it.
+
+        UnreadableImage names an image that has changed since it was first decoded.
+        """
+        for index, digest in enumerate(digests, start=first):
+            if digest is not None:
+                self._store.note(self._indices[index], digest)
+
+    def unreadable(self, index: int, reason: str) -> UnreadableImage:
+        """Return the error of one image."""
+        at = self._indices[index]
+        return UnreadableImage(self._store.sources[at], reason, at)
+
     def fingerprint(self) -> str:
         """Return a short digest of the decoded pixels; equal images give equal digests.
 
@@ -253,7 +285,7 @@ class ImageList(Sequence[Tensor]):
         """
         unseen = self.subset(i for i, at in enumerate(self._indices) if at not in self._store.digests)
         for problem in unseen.read_all():
-            raise UnreadableImage(problem.source, problem.reason, unseen._indices[problem.index])
+            raise unseen.unreadable(problem.index, problem.reason)
         digest = hashlib.sha256()
         for index in self._indices:
             digest.update(self._store.digests[index])

@@ -68,6 +68,11 @@ class Glances:
         small = Image.fromarray(levels).resize((SIDE, SIDE), Image.Resampling.HAMMING)
         self.thumbnails[index] = np.asarray(small)
 
+    def put(self, first: int, glances: Glances) -> None:
+        """Take over the glances at the images from ``first`` on, which another process has taken."""
+        seen = slice(first, first + len(glances.contrasts))
+        self.thumbnails[seen], self.contrasts[seen] = glances.thumbnails, glances.contrasts
+
     @property
     def flat(self) -> Array:
         """(N,) bool, which images have (almost) one tone."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,18 +13,16 @@ from ddsfl.compute.device import spawn_seeds
 from ddsfl.compute.pca import Moments
 from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.layer import Layer, LearnedLayer, spanned_field
-from ddsfl.patches.batches import Progress, image_batches
-from ddsfl.patches.geometry import (
-    Batch,
-    patches_at,
-)
+from ddsfl.patches.batches import Batches, Progress, over
+from ddsfl.patches.geometry import Batch, patches_at
 from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
 
 #: Images and inputs that principal axes are learned from: the axes are stable long before all patches are
 #: seen. Every n-th image is used, SPACE_IMAGES of them or up to twice as many.
 SPACE_IMAGES, SPACE_INPUTS = 400, 40_000
-#: Patches searched for the strongest responses of upper-layer filters, to draw pictures of these filters.
+#: Patches searched for the strongest responses of upper-layer filters, to draw pictures of these filters;
+#: with more images than these, every n-th image gives one, and there are up to twice as many.
 PICTURE_PATCHES = 10_000
 
 
@@ -54,10 +53,24 @@ class PlacesAtScale(NamedTuple):
     jitter: Tensor
 
 
+class InputsAtScale(NamedTuple):
+    """Inputs from a batch of images at one scale: the rows of the whole draw that they are, and their values.
+
+    ``pictured`` are rows of ``DrawnInputs.pictures``; the other fields are as in `DrawnInputs`.
+    """
+
+    rows: Tensor
+    projected: Tensor
+    neighbours: Tensor | None
+    pictured: Tensor
+    pictures: Tensor
+
+
 class InputDrawer:
     """Draws inputs of layer ``index``, given the layers learned below it.
 
-    Each image has its own seed, so the draw depends on neither batches nor device.
+    Each image has its own seed, so the draw depends on neither batches nor device. The drawer travels to
+    workers without the images: they get parts of them.
     """
 
     def __init__(
@@ -74,22 +87,27 @@ class InputDrawer:
         self.field = spanned_field(layers, self.index)
         self.seeds = spawn_seeds(seed, len(images))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "images": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.learned = [layer.to(self.device) for layer in self.learned]  # they travel in host memory
+
     def learn_space(self, progress: Progress | None = None) -> InputSpace:
         """Learn principal axes and whitening from an evenly spaced subset of the images."""
         every = max(1, len(self.images) // SPACE_IMAGES)
-        chosen = range(0, len(self.images), every)
-        n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // len(chosen)))
+        n_chosen = -(-len(self.images) // every)
+        n_per_image = min(self.layer.patches_per_image, max(1, SPACE_INPUTS // n_chosen))
         moments: Moments | None = None
-        some = [self.images[number] for number in chosen]
-        for numbers, images in image_batches(some, self.device, progress):
-            batch = Batch.of(images, self.device)
-            places = self._places([chosen[number] for number in numbers], batch.shapes, n_per_image)
-            for forward, at in self._at_each_scale(batch, places):
-                raw = forward.inputs_at(self.index, at.images, at.corners)
-                if moments is None:
-                    moments = Moments.of(raw)
-                else:
-                    moments.update(raw)
+        # Workers return the inputs, at most twice SPACE_INPUTS, not their moments: added up in the order of
+        # one process they give the same axes to the last bit, and with them the same choice of exemplars.
+        work = partial(self._raw_inputs, n_per_image)
+        for raw in over(self.images, work, self.device, progress, every=every, ordered=True):
+            if moments is None:
+                moments = Moments.of(raw.to(self.device))
+            else:
+                moments.update(raw)
         assert moments is not None
         return learn_input_space(moments, self.layer.n_components, self.layer.smoothing)
 
@@ -105,33 +123,61 @@ class InputDrawer:
         n_images, n_axes = len(self.images), len(space.axes)
         total = n_images * n_per_image
         pictures_each = min(n_per_image, -(-PICTURE_PATCHES // n_images)) if self.index else 0
-        space = space.to(self.device)
         projected = torch.empty(total, n_axes, device=self.device)
         around = torch.empty(total, neighbours, n_axes, device=self.device) if neighbours else None
+        shown = range(0, n_images, max(1, n_images // PICTURE_PATCHES))
         pictures: Tensor | None = None
-        for numbers, images in image_batches(self.images, self.device, progress):
-            batch = Batch.of(images, self.device)
+        work = partial(self._inputs, space, n_per_image, neighbours, pictures_each, shown.step)
+        for drawn in over(self.images, work, self.device, progress):
+            rows = drawn.rows.to(self.device)
+            projected[rows] = drawn.projected.to(self.device)
+            if around is not None and drawn.neighbours is not None:
+                around[rows] = drawn.neighbours.to(self.device)
             if pictures is None:
-                shape = (n_images, pictures_each, batch.pixels.shape[1], self.field, self.field)
-                pictures = torch.zeros(shape)
-            first = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
-            places = self._places(numbers, batch.shapes, n_per_image, neighbours)
-            for forward, at in self._at_each_scale(batch, places):
-                rows = first[at.images] + at.order
-                projected[rows] = space.project(forward.inputs_at(self.index, at.images, at.corners))
-                if around is not None:
-                    around[rows] = self._around(forward, at, space)
-                shown = at.order < pictures_each
-                if self.index and bool(shown.any()):
-                    pixels = forward.batch.pixels
-                    raw = patches_at(pixels, at.images[shown], at.corners[shown], self.field)
-                    picture = contrast_normalise(raw, pixels.shape[1]).cpu()
-                    number = torch.tensor(numbers)[at.images[shown].cpu()]
-                    pictures[number, at.order[shown].cpu()] = picture.view(-1, *pictures.shape[2:])
+                pictures = torch.zeros(len(shown) * pictures_each, *drawn.pictures.shape[1:])
+            pictures[drawn.pictured] = drawn.pictures
         assert pictures is not None
         image_of = torch.arange(n_images).repeat_interleave(n_per_image)
-        pictured = torch.arange(n_images)[:, None] * n_per_image + torch.arange(pictures_each)
-        return DrawnInputs(projected, image_of, around, pictured.flatten(), pictures.flatten(0, 1))
+        pictured = torch.tensor(shown)[:, None] * n_per_image + torch.arange(pictures_each)
+        return DrawnInputs(projected, image_of, around, pictured.flatten(), pictures)
+
+    def _raw_inputs(self, n_per_image: int, batches: Batches) -> Iterator[Tensor]:
+        """Yield inputs of images, batch by batch and scale by scale."""
+        for numbers, group in batches:
+            batch = Batch.of(group, self.device)
+            places = self._places(numbers, batch.shapes, n_per_image)
+            for forward, at in self._at_each_scale(batch, places):
+                yield forward.inputs_at(self.index, at.images, at.corners)
+
+    def _inputs(
+        self,
+        space: InputSpace,
+        n_per_image: int,
+        neighbours: int,
+        pictures_each: int,
+        every: int,
+        batches: Batches,
+    ) -> Iterator[InputsAtScale]:
+        """Yield inputs of images in ``space``, and pictures of some from every n-th image."""
+        space = space.to(self.device)
+        for numbers, group in batches:
+            batch = Batch.of(group, self.device)
+            start = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
+            chosen = (torch.tensor(numbers) % every == 0).to(self.device, non_blocking=True)
+            places = self._places(numbers, batch.shapes, n_per_image, neighbours)
+            for forward, at in self._at_each_scale(batch, places):
+                projected = space.project(forward.inputs_at(self.index, at.images, at.corners))
+                around = self._around(forward, at, space) if neighbours else None
+                pixels = forward.batch.pixels
+                pictured = torch.empty(0, dtype=torch.int64)
+                pictures = torch.empty(0, pixels.shape[1], self.field, self.field)
+                if self.index and bool((shown := chosen[at.images] & (at.order < pictures_each)).any()):
+                    raw = patches_at(pixels, at.images[shown], at.corners[shown], self.field)
+                    normalised = contrast_normalise(raw, pixels.shape[1]).cpu()
+                    pictures = normalised.view(-1, *pictures.shape[1:])
+                    number = torch.tensor(numbers)[at.images[shown].cpu()]
+                    pictured = number // every * pictures_each + at.order[shown].cpu()
+                yield InputsAtScale(start[at.images] + at.order, projected, around, pictured, pictures)
 
     def _places(
         self, numbers: Sequence[int], shapes: Tensor, n_per_image: int, n_neighbours: int = 0

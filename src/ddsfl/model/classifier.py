@@ -22,6 +22,7 @@ from ddsfl.explain.explainer import Explainer
 from ddsfl.explain.patches import WordPatches, collect_patches
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
+from ddsfl.images.spread import Spread
 from ddsfl.model.estimator import ImageEstimator, is_calibrated, read_labelled
 from ddsfl.model.file import write_model
 from ddsfl.model.fit import Fit, Report
@@ -107,6 +108,7 @@ class SceneClassifier(ImageEstimator):
         checkpoints: str | os.PathLike[str] | None = None,
         report: Report | None = None,
         progress: Progress | None = None,
+        spread: Spread | None = None,
     ) -> SceneClassifier:
         """Learn from images and their labels.
 
@@ -122,10 +124,13 @@ class SceneClassifier(ImageEstimator):
         report : called as each stage starts, with its name and whether its result was stored already;
             ``report=print`` shows how far a long fit is.
         progress : called with (images done, images in all) within the stages.
+        spread : the workers that passes over the images run on, such as `ddsfl.scale.spread.Spreading`; None
+            for this process, or for those of an ImageList that has some. Networks and tables are read here.
         """
         settings = self.settings_to_fit()
         device = str(resolve_device(self.device))
         images, labels = read_labelled(settings, X, y)
+        images = images.with_spread(spread) if spread else images
         labels = labels.weighted(sample_weight)
         if len(labels.classes) < 2:
             raise ValueError(f"y contains only one class, {str(labels.classes[0])!r}; expected at least two.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,11 @@ from ddsfl.compute.device import resolve_device, slices, spawn_seeds
 from ddsfl.compute.stages import Arrays, Stages, fingerprint
 from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
-from ddsfl.encoder.encoder import Encoder
+from ddsfl.encoder.encoder import Encoder, encode_part
 from ddsfl.encoder.samples import first_samples, sample_descriptors
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
+from ddsfl.images.spread import Spread
 from ddsfl.model.keys import ENCODED_AT_ONCE, StageKeys
 from ddsfl.model.networks import NetworkFiles
 from ddsfl.model.settings import Settings
@@ -38,7 +39,7 @@ class Fit:
     Parameters
     ----------
     settings : settings of the classifier.
-    images, labels : the training images.
+    images, labels : the training images; passes over them run where their ``spread`` says.
     seed : seed of everything that is random.
     device : "auto", "cpu" or "cuda".
     checkpoints : folder in which the result of each stage is kept; None keeps nothing.
@@ -128,18 +129,48 @@ class Fit:
         # Networks and tables see the complete list of images; pixels are encoded in parts, which are stored.
         for sees_pixels, at_once in ((False, len(self.images)), (True, ENCODED_AT_ONCE)):
             pairs = [pair for pair in every if self.sources[pair[0].source].sees_pixels == sees_pixels]
-            for number, part in enumerate(slices(len(self.images), at_once), start=1):
-                for name, rows in self._part(pairs, number, part):
+            parts = list(slices(len(self.images), at_once))
+            for number, encoded in self._encoded(pairs, parts, self.images.spread if sees_pixels else None):
+                part = parts[number - 1]
+                for name, rows in self._part(pairs, number, part, encoded):
                     if name not in vectors:
                         vectors[name] = self._empty(len(self.images), rows.shape[1])
                     vectors[name][part] = torch.from_numpy(rows).to(vectors[name].device)
         return [vectors[block.name] for block in self.settings.blocks]
 
+    def _encoded(
+        self, pairs: Sequence[tuple[Block, Coding | None]], parts: Sequence[slice], spread: Spread | None
+    ) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number of each part of the images, with vectors by block where workers encode.
+
+        What is not stored is encoded by the workers and comes first, part by part as they end.
+        """
+        there: list[int] = []
+        if spread is not None:
+            names = [block.name for block, _ in pairs]
+            there = [
+                number
+                for number in range(1, len(parts) + 1)
+                if not all(self.stages.is_stored(f"{name}.vectors{number}") for name in names)
+            ]
+            sources = {
+                name: source.on(self.where) for name, source in self.sources.items() if source.sees_pixels
+            }
+            missing = self.images.subset(
+                at for number in there for at in range(len(self.images))[parts[number - 1]]
+            )
+            work = partial(encode_part, Encoder(sources, pairs, self.where))
+            for first, encoded in spread.over(missing, work, ENCODED_AT_ONCE, self.progress):
+                yield there[first // ENCODED_AT_ONCE], encoded
+        yield from ((number, {}) for number in sorted(set(range(1, len(parts) + 1)) - set(there)))
+
     def _part(
-        self, pairs: Sequence[tuple[Block, Coding | None]], number: int, part: slice
+        self, pairs: Sequence[tuple[Block, Coding | None]], number: int, part: slice, encoded: Arrays
     ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-        """Yield each block's name and vectors for a part of the images; one pass computes all not stored."""
-        encoded: dict[str, np.ndarray[Any, Any]] = {}
+        """Yield each block's name and vectors for a part of the images; one pass computes all not stored.
+
+        ``encoded`` may have vectors of all blocks already.
+        """
 
         def shifted(done: int, _: int) -> None:
             if self.progress is not None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from ddsfl.images.image_list import THREADS
+from ddsfl.images.image_list import THREADS, ImageList
+from ddsfl.images.spread import Progress, Result
 
 #: Maximum padded pixels per batch: one or two images suit a CPU's caches; a GPU needs many.
 BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
@@ -17,7 +19,9 @@ BATCH_PIXELS = {"cpu": 2**17, "cuda": 2**22}
 #: from, or more of each batch is padding.
 READ_AHEAD = {"cpu": 128, "cuda": 512}
 
-Progress = Callable[[int, int], None]
+#: Batches of images with their numbers, and what a pass does with them.
+Batches = Iterator[tuple[list[int], list[Tensor]]]
+BatchWork = Callable[[Batches], Iterator[Result]]
 
 
 def batches_of_like_shape(shapes: Sequence[tuple[int, int]], budget_pixels: int) -> list[list[int]]:
@@ -70,7 +74,7 @@ def read_ahead(images: Sequence[Tensor], size: int) -> Iterator[list[Tensor]]:
 
 def image_batches(
     images: Sequence[Tensor], device: torch.device, progress: Progress | None = None
-) -> Iterator[tuple[list[int], list[Tensor]]]:
+) -> Batches:
     """Yield (image numbers, images) for all images, grouped by shape within a window.
 
     ``progress`` is called with (images done, images in total) after each batch.
@@ -88,3 +92,56 @@ def image_batches(
             if progress is not None:
                 progress(done, len(images))
         start += len(window)
+
+
+def over(
+    images: Sequence[Tensor],
+    work: BatchWork[Result],
+    device: torch.device,
+    progress: Progress | None = None,
+    *,
+    every: int = 1,
+    ordered: bool = False,
+) -> Iterator[Result]:
+    """Yield what ``work`` yields for batches: here, or on the workers of an `ImageList` that has some.
+
+    Workers get windows of `image_batches`, so that batches are the same. Tensors from workers are in host
+    memory.
+
+    Parameters
+    ----------
+    images, device, progress : as in `image_batches`.
+    work : gets batches as `image_batches` yields them; for workers it must be possible to pickle it.
+    every : with n, only every n-th image is used, under its number among all.
+    ordered : as in `Spread.over`.
+
+    Examples
+    --------
+    >>> def numbers_of(batches):
+    ...     for numbers, _ in batches:
+    ...         yield numbers
+    >>> list(over([torch.zeros(1, 20, 20)] * 5, numbers_of, torch.device("cpu"), every=2))
+    [[0, 2, 4]]
+    """
+    spread = images.spread if isinstance(images, ImageList) else None
+    if every > 1:  # images of a list are decoded when they are used
+        chosen = range(0, len(images), every)
+        images = images.subset(chosen) if isinstance(images, ImageList) else [images[at] for at in chosen]
+    in_batches = partial(_in_batches, work, device, every)
+    if spread is None:
+        yield from in_batches(images, 0, progress)
+    else:
+        yield from spread.over(images, in_batches, READ_AHEAD[device.type], progress, ordered=ordered)
+
+
+def _in_batches(
+    work: BatchWork[Result],
+    device: torch.device,
+    every: int,
+    images: Sequence[Tensor],
+    first: int,
+    progress: Progress | None,
+) -> Iterator[Result]:
+    """Do some work with the batches of some images, of which the first has a number among those chosen."""
+    batches = image_batches(images, device, progress)
+    yield from work(([every * (first + at) for at in numbers], batch) for numbers, batch in batches)

@@ -90,6 +90,12 @@ class PixelSource(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Source):
         self.check()
         return self
 
+    def on(self, device: torch.device) -> Self:
+        """Return this source for one device: "auto" may mean another one where it is sent to."""
+        there = copy.copy(self)
+        there.device = device
+        return there
+
     def __sklearn_tags__(self) -> Any:
         """Tell scikit-learn that the input are images, not a matrix."""
         tags = super().__sklearn_tags__()
