@@ -20,6 +20,7 @@ from ddsfl.compute.words import why_not
 from ddsfl.datasets.splits import Split
 from ddsfl.images.folders import ImageSet, ImageSetError, Label, Listing
 from ddsfl.images.image_list import ImageList
+from ddsfl.images.spread import Spread
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.model.presets import PRESETS
 from ddsfl.model.settings import Settings
@@ -168,10 +169,15 @@ class CheckedSet(NamedTuple):
 
 
 def read_checked_set(
-    image_set: ImageSet, settings: Settings, strict: bool, console: Console, split: Split | None = None
+    image_set: ImageSet,
+    settings: Settings,
+    strict: bool,
+    console: Console,
+    split: Split | None = None,
+    spread: Spread | None = None,
 ) -> CheckedSet:
-    """Do what `read_set` does, and return what the check found, too."""
-    images = settings.image_list(image_set.paths)
+    """Do what `read_set` does, and return what the check found; ``spread`` tells who reads the images."""
+    images = settings.image_list(image_set.paths).with_spread(spread)
     console.begin("read images")
     problems = images.read_all(console.progress, glance=True)
     console.close()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, engine_of
 from ddsfl.cli.inputs import (
     changed_settings,
     check_device,
@@ -40,6 +41,7 @@ from ddsfl.images.labels import Labels
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.report.checklist import common_folder
 from ddsfl.report.console import Console
+from ddsfl.scale.spread import Spreading
 
 
 def train(
@@ -62,16 +64,22 @@ def train(
     report: ReportPage = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
+    engine: EngineName = "here",
+    address: Address = None,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
     quiet: Quiet = False,
 ) -> None:
     """Learn a classifier from labelled images.
 
     Rerun the same command to resume after an interruption. Another model at --out is kept unless
-    --overwrite is given.
+    --overwrite is given. With --engine, workers read and encode the images, which they find under the same
+    paths; filters, words and the SVM are learned here.
     """
     console = Console(quiet, resumes=True)
     settings = changed_settings(preset, changes, balanced)
     check_device(device, console)
+    chosen = engine_of(engine, address, workers, gpus_per_worker)
     check_writable(out)
     hold_file(context, out, console)
     if report is not None:
@@ -85,7 +93,8 @@ def train(
     else:
         earlier.check_settings(settings, seed, keep_patches)
     image_set = ImageSet.find(images)
-    decoded, label_of, findings = read_checked_set(image_set, settings, strict, console)
+    spread = None if engine == "here" else Spreading(context.with_resource(chosen))
+    decoded, label_of, findings = read_checked_set(image_set, settings, strict, console, spread=spread)
     training, labels = decoded.subset(label_of), list(label_of.values())
 
     def write_report(model: SceneClassifier) -> None:
