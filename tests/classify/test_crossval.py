@@ -3,8 +3,9 @@ import pytest
 import torch
 from sklearn.svm import LinearSVC
 
-from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
 from ddsfl.classify.metrics import mean_class_accuracy
+from ddsfl.classify.rows import GramRows, VectorRows
 from ddsfl.images.labels import Labels
 
 
@@ -55,7 +56,7 @@ def test_scores_and_decisions_equal_a_loop_over_linear_svc(is_gram):
     folds = folds_of(labels, 4)
     rows = torch.from_numpy(X @ X.T if is_gram else X)
     Cs = (1.0, 0.01, 0.1)
-    choice = choose_C(TrainingRows(rows, is_gram), labels, Cs, folds)
+    choice = choose_C(GramRows(rows) if is_gram else VectorRows(rows), labels, Cs, folds)
     expected, decisions = [], {}
     for C in Cs:
         decisions[C] = np.empty((len(y), 3))
@@ -72,7 +73,7 @@ def test_scores_and_decisions_equal_a_loop_over_linear_svc(is_gram):
 def test_of_equal_scores_the_smallest_C_wins():
     X, y = blobs(1, spread=0.01)
     labels = OneVsRest.of(y)
-    rows = TrainingRows(torch.from_numpy(X), is_gram=False)
+    rows = VectorRows(torch.from_numpy(X))
     choice = choose_C(rows, labels, (10.0, 1.0, 3.0), folds_of(labels, 3))
     assert choice.C == 1.0
     np.testing.assert_array_equal(choice.scores, 1)

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
 from ddsfl.classify.fusion import choose_weights, fit_blocks, gram_of, join_blocks
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.rows import VectorRows
 from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import make_generator
 
@@ -76,7 +77,7 @@ def test_noise_gets_a_small_weight_and_scores_are_those_of_the_joined_blocks():
     labels = OneVsRest.of(y)
     folds = stratified_folds(labels.membership, 5, make_generator(0))
     for tried, C, score in table:
-        rows = TrainingRows(join_blocks(blocks, tried), is_gram=False)
+        rows = VectorRows(join_blocks(blocks, tried))
         choice = choose_C(rows, labels, (0.1, 1.0, 10.0, 100.0), folds)
         assert (choice.C, choice.scores.max()) == (C, score)
     best = max(score for _, _, score in table)

@@ -6,8 +6,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ddsfl.classify.calibration import fit_sigmoids
-from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.rows import VectorRows
 from ddsfl.compute.device import make_generator
 
 
@@ -78,7 +79,7 @@ def test_several_labels_are_one_problem_each():
     assert not ours.single_label_
     labels = OneVsRest.of(Y)
     folds = stratified_folds(labels.membership, 5, make_generator(0))
-    rows = TrainingRows(torch.from_numpy(X), is_gram=False)
+    rows = VectorRows(torch.from_numpy(X))
     unseen = choose_C(rows, labels, (0.01,), folds).decisions
     expected = fit_sigmoids(unseen, torch.from_numpy(Y > 0))
     np.testing.assert_allclose(ours.slopes_, expected.slopes)

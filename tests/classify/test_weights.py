@@ -6,10 +6,11 @@ import torch
 from sklearn.svm import LinearSVC
 
 from ddsfl.classify.calibration import fit_sigmoids, fit_temperature
-from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
 from ddsfl.classify.fusion import choose_weights, fit_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.metrics import average_precision, mean_average_precision, mean_class_accuracy
+from ddsfl.classify.rows import VectorRows
 from ddsfl.compute.device import make_generator
 from ddsfl.images.labels import Labels
 
@@ -114,7 +115,7 @@ def test_a_classifier_is_calibrated_and_its_C_chosen_with_weights(several):
     assert (machine.cv_scores_ != plain).all()
     problems = OneVsRest.of(y).weighted(each)
     folds = stratified_folds(problems.membership, 5, make_generator(0))
-    unseen = choose_C(TrainingRows(torch.from_numpy(X), is_gram=False), problems, (0.001, 0.1), folds)
+    unseen = choose_C(VectorRows(torch.from_numpy(X)), problems, (0.001, 0.1), folds)
     np.testing.assert_array_equal(machine.cv_scores_, unseen.scores)
     calibrate = fit_sigmoids if several else fit_temperature
     expected = calibrate(unseen.decisions, torch.from_numpy(y), torch.from_numpy(each))

@@ -157,7 +157,7 @@ def test_vectors_are_in_the_order_of_the_images_whatever_the_batches(fused, monk
 def test_weights_are_chosen_with_the_parameters_of_the_classifier(monkeypatch):
     asked = {}
     monkeypatch.setattr(
-        "ddsfl.model.fit.choose_weights",
+        "ddsfl.model.vectors.choose_weights",
         lambda grams, y, **given: asked.update(given) or WeightChoice((1.0, 2.0), []),
     )
     first = sorted(set(LABELS))[0]

@@ -57,7 +57,7 @@ def test_weight_2_is_the_same_image_twice():
 
 def test_weights_count_in_the_choice_of_the_weights_of_blocks(monkeypatch):
     asked = []
-    from ddsfl.model import fit as module
+    from ddsfl.model import vectors as module
 
     original = module.choose_weights
     monkeypatch.setattr(

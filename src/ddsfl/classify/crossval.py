@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
+from ddsfl.classify.rows import TrainingRows
 from ddsfl.compute.device import as_numpy, make_generator
-from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.images.labels import Labels
 
 ClassWeight = Literal["balanced"] | dict[Any, float] | None
@@ -192,25 +192,6 @@ def folds_for(
     return stratified_folds(problems.membership, n_folds, make_generator(random_state))
 
 
-@dataclass(frozen=True)
-class TrainingRows:
-    """Training images as input of the SVMs: rows (N, P), or their Gram matrix (N, N)."""
-
-    matrix: Tensor
-    is_gram: bool
-
-    def decide(
-        self, targets: Tensor, costs: Tensor, start: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Fit on the rows with non-zero targets (N, T); return decisions (N, T) and the next start."""
-        if self.is_gram:
-            solution = fit_gram(self.matrix, targets, costs, start)
-            decisions = self.matrix @ solution.coefficients + solution.biases
-            return decisions, solution.coefficients
-        weights, biases = fit_one_vs_rest(self.matrix, targets, costs)
-        return self.matrix @ weights.T + biases, None
-
-
 class Choice(NamedTuple):
     """Result of cross-validation."""
 
@@ -224,6 +205,8 @@ class Choice(NamedTuple):
     """The score of these."""
     folds: np.ndarray[Any, Any]
     """(N,) the fold of each image."""
+    known: Any = None
+    """What the rows know of the SVMs at the best C, for `TrainingRows.fit`."""
 
 
 def choose_C(
@@ -234,19 +217,14 @@ def choose_C(
     class_weight: ClassWeight = None,
 ) -> Choice:
     """Choose C by the score of the out-of-fold decision values of all folds together."""
-    targets = torch.from_numpy(problems.targets).to(rows.matrix)
-    costs = torch.from_numpy(problems.costs(class_weight)).to(rows.matrix)
-    held_out = [torch.from_numpy(folds == fold).to(targets.device) for fold in np.unique(folds)]
-    starts: list[Tensor | None] = [None] * len(held_out)
+    targets = torch.from_numpy(problems.targets).to(rows.like)
+    costs = torch.from_numpy(problems.costs(class_weight)).to(rows.like)
+    known: Any = None
     scores = dict.fromkeys(Cs, -np.inf)
     best = Choice(min(Cs), np.empty(0), targets, -np.inf, folds)
     for C in sorted(scores):  # ascending: each C starts from the solution of the previous one
-        decisions = torch.empty_like(targets)
-        for fold, held in enumerate(held_out):
-            fitted = torch.where(held[:, None], 0, targets)
-            outputs, starts[fold] = rows.decide(fitted, C * costs, starts[fold])
-            decisions[held] = outputs[held]
+        decisions, known = rows.held_out(targets, C * costs, folds, known)
         scores[C] = problems.score(decisions)
         if scores[C] > scores[best.C] or best.C == C:
-            best = Choice(C, np.empty(0), decisions, scores[C], folds)
+            best = Choice(C, np.empty(0), decisions, scores[C], folds, known)
     return best._replace(scores=np.array([scores[C] for C in Cs]))

@@ -13,11 +13,11 @@ from torch import Tensor
 from ddsfl.classify.crossval import (
     ClassWeight,
     OneVsRest,
-    TrainingRows,
     choose_C,
     folds_for,
 )
 from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows
 from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import as_numpy, resolve_device, rows_within, slices
 from ddsfl.images.labels import Labels
@@ -189,7 +189,7 @@ def _rows_without(
                 for index, (block, weight) in enumerate(zip(blocks, weights))
                 if index != left
             ]
-            yield TrainingRows(torch.cat(others, dim=1), is_gram=False)
+            yield VectorRows(torch.cat(others, dim=1))
         return
     grams = BlockGrams(blocks, device) if grams is None else grams
     # In double precision nothing is lost by taking a block away again, however heavy it is.
@@ -198,7 +198,7 @@ def _rows_without(
         joint.add_(grams[index], alpha=weight**2)
     for index, weight in enumerate(weights):
         rest = joint.sub(grams[index], alpha=weight**2)
-        yield TrainingRows(rest.to(blocks[0].dtype), is_gram=True)
+        yield GramRows(rest.to(blocks[0].dtype))
 
 
 class WeightChoice(NamedTuple):
@@ -264,7 +264,7 @@ def choose_weights(
         if candidate not in scores:
             joint = sum(weight**2 * gram for weight, gram in zip(candidate, grams))
             assert isinstance(joint, Tensor)
-            rows = TrainingRows(joint, is_gram=True)
+            rows = GramRows(joint)
             choice = choose_C(rows, problems, Cs, folds, class_weight)
             scores[candidate] = float(np.max(choice.scores))
             table.append((candidate, choice.C, scores[candidate]))

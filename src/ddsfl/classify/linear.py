@@ -20,18 +20,17 @@ from ddsfl.classify.crossval import (
     Choice,
     ClassWeight,
     OneVsRest,
-    TrainingRows,
     choose_C,
     folds_for,
     predicted_classes,
 )
+from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows
 from ddsfl.classify.validation import Validation
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
 from ddsfl.compute.rules import FLAG, NOTHING, Rule, choice, either, real, rules, several, whole
 from ddsfl.compute.stages import Arrays
-from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
 
@@ -137,8 +136,8 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         rows, problems = self._check_training(X, y)
         problems = problems.weighted(sample_weight)
         if len(rows) > rows.shape[1]:
-            return self._fit(TrainingRows(rows, is_gram=False), problems)
-        self._fit(TrainingRows(rows @ rows.T, is_gram=True), problems)
+            return self._fit(VectorRows(rows), problems)
+        self._fit(GramRows(rows @ rows.T), problems)
         self.coef_ = as_numpy(torch.as_tensor(self.coef_).to(rows) @ rows)
         return self
 
@@ -154,7 +153,14 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         problems = problems.weighted(sample_weight)
         if rows.shape[0] != rows.shape[1]:
             raise ValueError(f"gram has shape {tuple(rows.shape)}; expected a square matrix.")
-        return self._fit(TrainingRows(rows, is_gram=True), problems)
+        return self._fit(GramRows(rows), problems)
+
+    def fit_rows(self, rows: TrainingRows, y: ArrayLike | Tensor | Labels) -> LinearClassifier:
+        """Fit on rows in any form, also those that are read in passes."""
+        self.check()
+        self._fit(rows, OneVsRest.of(y))
+        self.n_features_in_ = self.coef_.shape[1]
+        return self
 
     def state(self) -> Arrays:
         """Return everything learned, by name; only numeric classes can be stored in a file."""
@@ -245,13 +251,9 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
             self.validation_ = Validation.of(problems, choice)
             self.C_ = choice.C
             self.cv_scores_ = choice.scores if self.C == "cv" else None
-        targets = torch.from_numpy(problems.targets).to(rows.matrix)
-        costs = self.C_ * torch.from_numpy(problems.costs(self.class_weight)).to(rows.matrix)
-        if rows.is_gram:
-            solution = fit_gram(rows.matrix, targets, costs)
-            weights, biases = solution.coefficients.T, solution.biases
-        else:
-            weights, biases = fit_one_vs_rest(rows.matrix, targets, costs)
+        targets = torch.from_numpy(problems.targets).to(rows.like)
+        costs = self.C_ * torch.from_numpy(problems.costs(self.class_weight)).to(rows.like)
+        weights, biases = rows.fit(targets, costs, None if choice is None else choice.known)
         self.coef_, self.intercept_ = as_numpy(weights), as_numpy(biases)
         if self.calibrate:
             self._calibrate(problems, choice)

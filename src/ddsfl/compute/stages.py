@@ -116,6 +116,22 @@ def _header(path: Path) -> Mapping[str, str]:
         return {}
 
 
+def stored_rows(path: Path, array: str, rows: slice) -> np.ndarray[Any, Any]:
+    """Return some rows of an array of a stored result, without reading the others or comparing checksums.
+
+    For those who have just written or read the entire result.
+    """
+    try:
+        check_regular(path, os.stat(path).st_mode)
+        with safe_open(path, framework="numpy") as stream:
+            found: np.ndarray[Any, Any] = stream.get_slice(array)[rows.start : rows.stop]
+    except (SafetensorError, OSError) as error:
+        raise OSError(
+            f"{path} disappeared or was damaged while it was in use ({error}); run it again."
+        ) from error
+    return found
+
+
 class Stages:
     """Run named steps in order and store the arrays they return in ``folder``, if given.
 
@@ -181,7 +197,7 @@ class Stages:
     def _store(self, name: str, payload: bytes) -> None:
         """Write a result; a folder that has taken its name is removed if it is empty, and otherwise kept."""
         assert self.folder is not None
-        path = self._path(name)
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):
             os.rmdir(path)
@@ -197,23 +213,24 @@ class Stages:
     def holds(self, path: Path) -> bool:
         """Return whether a file of the folder has the name of a result of this run."""
         name = path.name.removesuffix(".safetensors").rpartition(".")[0]
-        return path == self._path(name)
+        return path == self.path(name)
 
     def _key(self, name: str) -> str:
         return fingerprint(name, self._depends(name))
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """Return the file of the result of step ``name``; there must be a folder."""
         assert self.folder is not None
         return self.folder / f"{name.replace('/', '.')}.{self._key(name)}.safetensors"
 
     def _read(self, name: str, header_only: bool = False) -> tuple[Arrays, float] | None:
         """Return what is stored for ``name`` under its key; a damaged file counts as missing."""
-        if self.folder is None or not os.path.lexists(self._path(name)):
+        if self.folder is None or not os.path.lexists(self.path(name)):
             return None
         arrays: Arrays = {}
         try:
-            check_regular(self._path(name), os.stat(self._path(name)).st_mode)  # a pipe would block
-            with safe_open(self._path(name), framework="numpy") as stream:
+            check_regular(self.path(name), os.stat(self.path(name)).st_mode)  # a pipe would block
+            with safe_open(self.path(name), framework="numpy") as stream:
                 header = dict(stream.metadata() or {})
                 if not header_only:
                     arrays = {key: stream.get_tensor(key) for key in stream.keys()}  # noqa: SIM118
@@ -224,7 +241,7 @@ class Stages:
         except (SafetensorError, OSError, KeyError, ValueError):
             sound = False
         if not header_only and not (sound and _checksum(arrays, header) == checksum):
-            warnings.warn(f"{self._path(name)} is damaged; its result is computed again.", stacklevel=3)
+            warnings.warn(f"{self.path(name)} is damaged; its result is computed again.", stacklevel=3)
             return None
         return (arrays, seconds) if sound else None
 

@@ -3,7 +3,7 @@
 Most of what an image says, any image would have said, and the bias makes up for it: next to the average
 image, the evidence of an image is easier to read.
 
-Shapes: C classes, N training images; G cells of a block's pyramid (1 for a block without places), M words.
+Shapes: C classes; G cells of a block's pyramid (1 for a block without places), M words.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.coding.base import Coding
-from ddsfl.compute.device import as_numpy, rows_within, slices
 from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
 
@@ -41,7 +38,7 @@ class AverageEvidence:
     @classmethod
     def of(
         cls,
-        vectors: Sequence[Tensor],
+        means: Sequence[Array],
         coded: Sequence[tuple[Block, Coding | None]],
         weights: Sequence[float],
         classifier: LinearClassifier,
@@ -50,14 +47,14 @@ class AverageEvidence:
 
         Parameters
         ----------
-        vectors : their vectors (N, width), one matrix per block.
+        means : the mean (width,) of their vectors in double precision, for each block.
         coded : the blocks, each with its coding.
         weights : the weights of the blocks.
         classifier : fitted on the joined vectors.
         """
         average, first = cls({}, {}), 0
-        for (block, coding), weight, rows in zip(coded, weights, vectors):
-            mean = _mean(rows) * weight
+        for (block, coding), weight, plain in zip(coded, weights, means):
+            mean = plain * weight
             columns = slice(first, first + len(mean))
             tables = []
             # Not all at once: in double precision they are large.
@@ -91,17 +88,6 @@ class AverageEvidence:
 
 def _table(tensors: Tensors, name: str, n_classes: int, n_columns: int) -> Array:
     return tensors.real(name, n_classes, n_columns).astype(np.float64, copy=False)
-
-
-def _mean(rows: Tensor) -> Array:
-    """Return the mean (P,) of rows (N, P) in double precision.
-
-    >>> _mean(torch.tensor([[1.0, 2.0], [2.0, 4.0]]))
-    array([1.5, 3. ])
-    """
-    # In chunks of columns: torch makes a copy in double precision.
-    chunks = slices(rows.shape[1], rows_within(8 * len(rows)))
-    return np.concatenate([as_numpy(rows[:, part].mean(dim=0, dtype=torch.float64)) for part in chunks])
 
 
 def _summed(told: Array, coding: Coding | None) -> tuple[Array, Array]:

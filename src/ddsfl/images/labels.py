@@ -123,6 +123,16 @@ class Labels:
             raise ValueError(f"sample_weight is zero for all images of class {name!r}; expected one above 0.")
         return replace(self, weights=given.astype(np.float64))
 
+    def subset(self, images: Sequence[int]) -> Labels:
+        """Return the labels of some images, by number; the classes are the same.
+
+        >>> Labels.read(["sea", "city", "sea"]).subset([0, 2]).counts
+        array([0, 2])
+        """
+        undecided = None if self.undecided is None else self.undecided[images]
+        weights = None if self.weights is None else self.weights[images]
+        return replace(self, membership=self.membership[images], undecided=undecided, weights=weights)
+
     def membership_in(self, classes: Array) -> Array:
         """Return (N, C) bool, who belongs to which of some classes; a matrix must be in their order.
 

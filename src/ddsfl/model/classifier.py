@@ -153,9 +153,10 @@ class SceneClassifier(ImageEstimator):
         )
         fit.learn_sources()
         fit.learn_codings()
-        vectors = fit.encode()
-        weights, classifier, validation = fit.classify(vectors)
-        average = AverageEvidence.of(vectors, list(zip(settings.blocks, fit.codings)), weights, classifier)
+        with fit.encode() as vectors:
+            weights, classifier, validation = fit.classify(vectors)
+            means = vectors.means()
+        average = AverageEvidence.of(means, list(zip(settings.blocks, fit.codings)), weights, classifier)
         novelty = fit.learn_novelty()
         # All at the end: an interrupted fit leaves the model as it was.
         self.weights_, self.classifier_, self.validation_ = weights, classifier, validation

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.classify.fusion import BlockGrams, choose_weights, fit_blocks, without_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.novelty import Novelty, statistics_of
 from ddsfl.classify.validation import Validation
 from ddsfl.coding.base import Coding
 from ddsfl.compute.device import resolve_device, slices, spawn_seeds
-from ddsfl.compute.stages import Arrays, Stages, fingerprint
+from ddsfl.compute.stages import Arrays, Stages, fingerprint, stored_rows
 from ddsfl.compute.tensors import Tensors
 from ddsfl.encoder.block import Block
 from ddsfl.encoder.encoder import Encoder, encode_part
@@ -28,6 +29,7 @@ from ddsfl.images.spread import Spread
 from ddsfl.model.keys import ENCODED_AT_ONCE, StageKeys
 from ddsfl.model.networks import NetworkFiles
 from ddsfl.model.settings import Settings
+from ddsfl.model.vectors import MOST_HELD, HeldVectors, StoredPart, StoredVectors, TrainingVectors
 from ddsfl.patches.batches import Progress
 
 Report = Callable[[str, bool], None]
@@ -119,12 +121,48 @@ class Fit:
             coding.restore(self.stages.run(f"{block.name}.words", learn))
         self.codings = codings
 
-    def encode(self) -> list[Tensor]:
-        """Return the vectors (N, width) of the training images, each of unit length, one matrix per block.
+    def encode(self) -> TrainingVectors:
+        """Return the vectors of the training images, one matrix per block, each vector of unit length.
 
-        They are on the device if there is room for them, otherwise in host memory.
+        Beyond `MOST_HELD` images they stay in the files of their stages, in a temporary folder if there is
+        none for stages. Otherwise they are on the device if there is room, else in host memory.
         """
+        if len(self.images) <= MOST_HELD:
+            return self._held()
+        if self.stages.folder is not None:
+            return self._stored(None)
+        folder = tempfile.TemporaryDirectory(prefix="ddsfl-vectors-")
+        self.stages.folder = Path(folder.name)
+        try:
+            return self._stored(folder)
+        except BaseException:
+            folder.cleanup()
+            raise
+        finally:
+            self.stages.folder = None  # nothing else is kept
+
+    def _held(self) -> HeldVectors:
         vectors: dict[str, Tensor] = {}
+        for name, _, part, rows in self._rows():
+            if name not in vectors:
+                vectors[name] = self._empty(len(self.images), rows.shape[1])
+            vectors[name][part] = torch.from_numpy(rows).to(vectors[name].device)
+        blocks = [vectors[block.name] for block in self.settings.blocks]
+        return HeldVectors(blocks, self.where, self._chooses)
+
+    def _stored(self, folder: tempfile.TemporaryDirectory[str] | None) -> StoredVectors:
+        names = [block.name for block in self.settings.blocks]
+        widths: dict[str, int] = {}
+        parts: dict[str, list[StoredPart]] = {name: [] for name in names}
+        for name, number, part, rows in self._rows():
+            widths[name] = rows.shape[1]
+            read = partial(stored_rows, self.stages.path(f"{name}.vectors{number}"), "vectors")
+            parts[name].append(StoredPart(part, read))
+        ordered = [sorted(parts[name], key=lambda part: part.images.start) for name in names]
+        return StoredVectors(ordered, [widths[name] for name in names], self.where, folder)
+
+    def _rows(self) -> Iterator[tuple[str, int, slice, np.ndarray[Any, Any]]]:
+        """Yield block, number of the part, which images, and their vectors, for all parts of all blocks."""
         every = list(zip(self.settings.blocks, self.codings))
         # Networks and tables see the complete list of images; pixels are encoded in parts, which are stored.
         for sees_pixels, at_once in ((False, len(self.images)), (True, ENCODED_AT_ONCE)):
@@ -133,10 +171,7 @@ class Fit:
             for number, encoded in self._encoded(pairs, parts, self.images.spread if sees_pixels else None):
                 part = parts[number - 1]
                 for name, rows in self._part(pairs, number, part, encoded):
-                    if name not in vectors:
-                        vectors[name] = self._empty(len(self.images), rows.shape[1])
-                    vectors[name][part] = torch.from_numpy(rows).to(vectors[name].device)
-        return [vectors[block.name] for block in self.settings.blocks]
+                    yield name, number, part, rows
 
     def _encoded(
         self, pairs: Sequence[tuple[Block, Coding | None]], parts: Sequence[slice], spread: Spread | None
@@ -200,34 +235,29 @@ class Fit:
             device = self.where
         return torch.empty(n_rows, width, device=device)
 
+    @property
+    def _chooses(self) -> bool:
+        """Whether weights of blocks are chosen: of a single block there is nothing to choose."""
+        return len(self.settings.blocks) > 1 and any(block.weight == "cv" for block in self.settings.blocks)
+
     def classify(
-        self, vectors: Sequence[Tensor]
+        self, vectors: TrainingVectors
     ) -> tuple[tuple[float, ...], LinearClassifier, Validation | None]:
         """Return the weights of the blocks, the classifier fitted on their vectors, and its validation."""
         parameters = {**self.settings.classifier, "class_weight": self.class_weight}
         classifier = LinearClassifier(**{**parameters, "device": self.device, "random_state": self.svm_seed})
         given = [None if block.weight == "cv" else block.weight for block in self.settings.blocks]
-        chooses = None in given and len(given) > 1
-        grams = BlockGrams(vectors, self.where, keep=chooses)
         weights = tuple(1.0 if weight is None else float(weight) for weight in given)
-        if chooses:
+        if self._chooses:
 
             def choose() -> Arrays:
-                choice = choose_weights(
-                    grams,
-                    self.labels,
-                    given=given,
-                    Cs=classifier.Cs if classifier.C == "cv" else (classifier.C,),
-                    cv=classifier.cv,
-                    class_weight=self.class_weight,
-                    random_state=self.svm_seed,
-                )
-                return {"weights": np.array(choice.weights)}
+                chosen = vectors.choose_weights(classifier, self.labels, given, self.svm_seed)
+                return {"weights": np.array(chosen)}
 
             weights = tuple(self.stages.run("weights", choose)["weights"].tolist())
 
         def fit() -> Arrays:
-            fit_blocks(classifier, vectors, self.labels, weights, grams)
+            vectors.fit(classifier, self.labels, weights)
             found = classifier.validation_
             validated = {} if found is None else found.state()
             return classifier.state() | {f"validation.{name}": array for name, array in validated.items()}
@@ -241,13 +271,13 @@ class Fit:
             validated,
             single=classifier.single_label_,
             n_classes=len(classifier.classes_),
-            n_blocks=len(vectors),
+            n_blocks=len(self.settings.blocks),
         )
         classifier.validation_ = validation
-        if len(vectors) > 1:
+        if len(self.settings.blocks) > 1:
 
             def leave_out() -> Arrays:
-                return {"scores": without_blocks(classifier, vectors, self.labels, weights, grams)}
+                return {"scores": vectors.without(classifier, self.labels, weights)}
 
             validation = validation.with_blocks(self.stages.run("without", leave_out)["scores"])
         return weights, classifier, validation

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ddsfl.classify.crossval import OneVsRest, TrainingRows, choose_C, stratified_folds
+from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
+from ddsfl.classify.rows import GramRows, VectorRows
 from ddsfl.compute.device import as_numpy, make_generator
 from ddsfl.images.labels import Labels
 
@@ -48,7 +49,7 @@ def doubts(vectors: np.ndarray[Any, Any], labels: Sequence[Any], C: float) -> li
     folds = stratified_folds(problems.membership, n_folds, make_generator(0))
     rows = torch.from_numpy(vectors)
     wide = rows.shape[1] >= len(rows)
-    inputs = TrainingRows(rows @ rows.T, is_gram=True) if wide else TrainingRows(rows, is_gram=False)
+    inputs = GramRows(rows @ rows.T) if wide else VectorRows(rows)
     scores = as_numpy(choose_C(inputs, problems, (C,), folds).decisions)
     if scores.shape[1] == 1:
         scores = np.concatenate([-scores, scores], axis=1)

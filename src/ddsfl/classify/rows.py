@@ -1,0 +1,154 @@
+"""The forms in which SVMs get their training images: vectors, inner products, or passes over stored vectors.
+
+Shapes: N images, P values per image, T one-vs-rest problems, F folds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ddsfl.compute.passes import Passes
+from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
+from ddsfl.compute.svm_passes import FoldedProblems, fit_in_passes, held_out
+
+
+class TrainingRows(ABC):
+    """Training images as input of SVMs."""
+
+    @property
+    @abstractmethod
+    def like(self) -> Tensor:
+        """A tensor that has the type and the device of the computation."""
+
+    @abstractmethod
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return the decisions (N, T) of each image by SVMs fitted without its fold (N,), and what is known.
+
+        ``known`` is what an earlier call with lower costs returned; it saves work.
+        """
+
+    @abstractmethod
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return weights (T, P) and biases (T,) fitted on all images.
+
+        ``known`` is what `held_out` returned for the same costs; it may save work.
+        """
+
+
+class _MatrixInMemory(TrainingRows):
+    """Rows of a matrix; fold by fold."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+
+    @property
+    def like(self) -> Tensor:
+        """The matrix."""
+        return self.matrix
+
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return decisions, and the coefficients of each fold."""
+        decisions = torch.empty_like(targets)
+        numbers = np.unique(folds)
+        starts = [None] * len(numbers) if known is None else list(known)
+        for place, fold in enumerate(numbers):
+            held = torch.from_numpy(folds == fold).to(targets.device)
+            fitted = torch.where(held[:, None], 0, targets)
+            outputs, starts[place] = self._decide(fitted, costs, starts[place])
+            decisions[held] = outputs[held]
+        return decisions, starts
+
+    @abstractmethod
+    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
+        """Return the decisions (N, T) of all images, and the next start."""
+
+
+class VectorRows(_MatrixInMemory):
+    """One vector (P,) per image; for fewer values than images.
+
+    >>> rows = VectorRows(torch.tensor([[2.0], [1.0], [-1.0]]))
+    >>> weights, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))
+    >>> weights.shape, biases.shape
+    (torch.Size([1, 1]), torch.Size([1]))
+    """
+
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return weights of values, and biases."""
+        return fit_one_vs_rest(self.matrix, targets, costs)
+
+    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
+        weights, biases = fit_one_vs_rest(self.matrix, targets, costs)
+        return self.matrix @ weights.T + biases, None
+
+
+class GramRows(_MatrixInMemory):
+    """Inner products (N, N) of the images; weights are then the coefficients (T, N) of images.
+
+    >>> vectors = torch.tensor([[2.0], [1.0], [-1.0]])
+    >>> rows = GramRows(vectors @ vectors.T)
+    >>> coefficients, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))
+    >>> coefficients.shape, biases.shape
+    (torch.Size([1, 3]), torch.Size([1]))
+    """
+
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return coefficients of images, and biases."""
+        solution = fit_gram(self.matrix, targets, costs)
+        return solution.coefficients.T, solution.biases
+
+    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
+        solution = fit_gram(self.matrix, targets, costs, start)
+        return self.matrix @ solution.coefficients + solution.biases, solution.coefficients
+
+
+class PassedRows(TrainingRows):
+    """Vectors that are read in passes; all folds are fitted together.
+
+    Parameters
+    ----------
+    passes : reads the vectors.
+    start : (T, P + 1) planes near the solutions, biases last; None if nothing is known.
+
+    Examples
+    --------
+    >>> from ddsfl.compute.passes import HeldRows
+    >>> rows = PassedRows(HeldRows(torch.tensor([[2.0], [1.0], [-1.0]]), at_once=2))
+    >>> weights, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))
+    >>> weights.shape, biases.shape
+    (torch.Size([1, 1]), torch.Size([1]))
+    """
+
+    def __init__(self, passes: Passes, start: Tensor | None = None) -> None:
+        self.passes, self.start = passes, start
+
+    @property
+    def like(self) -> Tensor:
+        """An empty tensor."""
+        return self.passes.like
+
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return decisions, and the planes of all folds."""
+        numbers, places = np.unique(folds, return_inverse=True)
+        problems = FoldedProblems(targets, costs, torch.from_numpy(places), len(numbers))
+        if known is None and self.start is not None:
+            known = self.start.repeat(len(numbers), 1)
+        planes = fit_in_passes(self.passes, problems, known)
+        return held_out(self.passes, planes, problems), planes
+
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return weights of values, and biases; the mean over the folds is a good start."""
+        n_problems = targets.shape[1]
+        start = self.start if known is None else known.reshape(-1, n_problems, known.shape[1]).mean(0)
+        planes = fit_in_passes(self.passes, FoldedProblems(targets, costs), start)
+        return planes[:, :-1], planes[:, -1]

@@ -1,0 +1,88 @@
+"""SVMs over stored blocks equal those over blocks in memory."""
+
+import numpy as np
+import pytest
+import torch
+
+from ddsfl.classify.fusion import fit_blocks, without_blocks
+from ddsfl.classify.linear import LinearClassifier
+from ddsfl.classify.rows import PassedRows
+from ddsfl.classify.stored import JoinedRows, fit_stored, without_stored
+from ddsfl.coding.pyramid import l2_normalise
+from ddsfl.images.labels import Labels
+from tests.support.stored import ReadBlocks
+
+CPU = torch.device("cpu")
+WEIGHTS = (1.0, 0.5, 2.0)
+
+
+def blocks_of(n_images=90, widths=(7, 30, 12), n_classes=3):
+    draw = torch.Generator().manual_seed(n_images)
+    classes = torch.arange(n_images) % n_classes
+    blocks = []
+    for width in widths:
+        centres = torch.rand(n_classes, width, generator=draw)
+        noise = torch.randn(n_images, width, generator=draw)
+        blocks.append(l2_normalise((centres[classes] + 0.6 * noise).clamp(min=0) + 0.1))
+    return blocks, classes.tolist()
+
+
+LABELS = {
+    "classes": lambda classes: classes,
+    "two classes": lambda classes: [min(number, 1) for number in classes],
+    "several labels": lambda classes: [("a", "b") if number == 2 else ("abc"[number],) for number in classes],
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_everything_that_is_learned_is_equal(kind):
+    blocks, classes = blocks_of()
+    labels = Labels.read(LABELS[kind](classes)).numbered
+    options = {"calibrate": True, "class_weight": "balanced", "device": "cpu", "random_state": 3}
+    held = fit_blocks(LinearClassifier(**options), blocks, labels, WEIGHTS)
+    stored = fit_stored(LinearClassifier(**options), ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
+    assert stored.C_ == held.C_
+    assert stored.n_features_in_ == held.n_features_in_ == 49
+    np.testing.assert_array_equal(stored.cv_scores_, held.cv_scores_)
+    np.testing.assert_array_equal(stored.validation_.folds, held.validation_.folds)
+    np.testing.assert_allclose(stored.validation_.decisions, held.validation_.decisions, atol=2e-3)
+    for name in ("coef_", "intercept_"):
+        np.testing.assert_allclose(getattr(stored, name), getattr(held, name), atol=4e-3)
+    for name in ("slopes_", "offsets_"):
+        np.testing.assert_allclose(getattr(stored, name), getattr(held, name), rtol=1e-2, atol=1e-2)
+
+
+def test_scores_without_blocks_are_equal():
+    blocks, classes = blocks_of()
+    labels = Labels.read(classes).numbered
+    machine = fit_blocks(LinearClassifier(device="cpu", random_state=3), blocks, labels, WEIGHTS)
+    expected = without_blocks(machine, blocks, labels, WEIGHTS)
+    found = without_stored(machine, ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
+    assert len(set(expected.tolist())) == 3
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_the_folds_are_a_good_start_for_all_images():
+    blocks, classes = blocks_of(n_images=600)
+    targets = torch.where(torch.tensor(classes)[:, None] == torch.arange(3), 1.0, -1.0)
+    costs = torch.full_like(targets, 10.0)
+    read = ReadBlocks(blocks, 100)
+    rows = PassedRows(JoinedRows(read, WEIGHTS, CPU))
+    _, known = rows.held_out(targets, costs, np.arange(600) % 5)
+    counts = []
+    for start in (known, None):
+        before = read.n_passes
+        weights, biases = rows.fit(targets, costs, start)
+        counts.append(read.n_passes - before)
+    assert weights.shape == (3, 49)
+    assert biases.shape == (3,)
+    assert counts[0] < counts[1]
+
+
+def test_joined_rows_are_weighted_and_leave_out_a_block():
+    blocks, _ = blocks_of(n_images=5)
+    rows = JoinedRows(ReadBlocks(blocks, 2), WEIGHTS, CPU, without=1)
+    assert rows.shape == (5, 19)
+    found = torch.cat([part for _, part in rows])
+    torch.testing.assert_close(found, torch.cat([blocks[0], 2 * blocks[2]], dim=1))
+    assert [part.start for part, _ in rows] == [0, 2, 4]
