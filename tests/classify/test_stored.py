@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ddsfl.classify import stored
 from ddsfl.classify.fusion import fit_blocks, without_blocks
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.rows import PassedRows
@@ -40,16 +41,16 @@ def test_everything_that_is_learned_is_equal(kind):
     labels = Labels.read(LABELS[kind](classes)).numbered
     options = {"calibrate": True, "class_weight": "balanced", "device": "cpu", "random_state": 3}
     held = fit_blocks(LinearClassifier(**options), blocks, labels, WEIGHTS)
-    stored = fit_stored(LinearClassifier(**options), ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
-    assert stored.C_ == held.C_
-    assert stored.n_features_in_ == held.n_features_in_ == 49
-    np.testing.assert_array_equal(stored.cv_scores_, held.cv_scores_)
-    np.testing.assert_array_equal(stored.validation_.folds, held.validation_.folds)
-    np.testing.assert_allclose(stored.validation_.decisions, held.validation_.decisions, atol=2e-3)
+    read = fit_stored(LinearClassifier(**options), ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
+    assert read.C_ == held.C_
+    assert read.n_features_in_ == held.n_features_in_ == 49
+    np.testing.assert_array_equal(read.cv_scores_, held.cv_scores_)
+    np.testing.assert_array_equal(read.validation_.folds, held.validation_.folds)
+    np.testing.assert_allclose(read.validation_.decisions, held.validation_.decisions, atol=2e-3)
     for name in ("coef_", "intercept_"):
-        np.testing.assert_allclose(getattr(stored, name), getattr(held, name), atol=4e-3)
+        np.testing.assert_allclose(getattr(read, name), getattr(held, name), atol=4e-3)
     for name in ("slopes_", "offsets_"):
-        np.testing.assert_allclose(getattr(stored, name), getattr(held, name), rtol=1e-2, atol=1e-2)
+        np.testing.assert_allclose(getattr(read, name), getattr(held, name), rtol=1e-2, atol=1e-2)
 
 
 def test_scores_without_blocks_are_equal():
@@ -60,6 +61,39 @@ def test_scores_without_blocks_are_equal():
     found = without_stored(machine, ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
     assert len(set(expected.tolist())) == 3
     np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_scores_without_blocks_start_from_the_weights_of_the_others(monkeypatch):
+    starts = []
+
+    def spied(rows, start):
+        starts.append(start)
+        return PassedRows(rows, start)
+
+    monkeypatch.setattr(stored, "PassedRows", spied)
+    blocks, classes = blocks_of()
+    labels = Labels.read(classes).numbered
+    machine = fit_blocks(LinearClassifier(device="cpu", random_state=3), blocks, labels, WEIGHTS)
+    without_stored(machine, ReadBlocks(blocks, 17), labels, WEIGHTS, CPU)
+    for start, removed in zip(starts, (range(7), range(7, 37), range(37, 49))):
+        kept = np.delete(machine.coef_, removed, axis=1)
+        np.testing.assert_array_equal(start, np.column_stack([kept, machine.intercept_]))
+
+
+def test_a_start_saves_passes_in_all_folds():
+    blocks, classes = blocks_of(n_images=600)
+    targets = torch.where(torch.tensor(classes)[:, None] == torch.arange(3), 1.0, -1.0)
+    costs = torch.full_like(targets, 10.0)
+    read = ReadBlocks(blocks, 100)
+    rows = JoinedRows(read, WEIGHTS, CPU)
+    planes = torch.column_stack(PassedRows(rows).fit(targets, costs))
+    counts, found = [], []
+    for start in (planes, None):
+        before = read.n_passes
+        found.append(PassedRows(rows, start).held_out(targets, costs, np.arange(600) % 5)[0])
+        counts.append(read.n_passes - before)
+    assert counts[0] < counts[1]
+    torch.testing.assert_close(*found, atol=2e-3, rtol=0)
 
 
 def test_the_folds_are_a_good_start_for_all_images():

@@ -81,6 +81,6 @@ def test_the_number_of_evaluations_has_an_end():
 
 def test_an_objective_that_only_rounding_changes_is_at_its_minimum():
     def level(points, which):
-        return Values(torch.ones(len(which), dtype=torch.float64), points.double() + 1)
+        return Values(torch.ones(len(which), dtype=torch.float64), torch.ones_like(points.double()))
 
     assert minimise(level, torch.ones(2, 3), plain, precision=1e-6, max_passes=1000) < 10

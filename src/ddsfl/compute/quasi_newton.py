@@ -59,8 +59,8 @@ class _Pairs:
         """Return minus the modelled inverse Hessians times the gradients (two-loop recursion)."""
         vectors, done = gradients, []
         for back in range(1, HISTORY + 1):
-            age = self.counts[which] - back
-            slot, inverse = age % HISTORY, self.inverse[age % HISTORY, which] * (age >= 0)
+            slot = (self.counts[which] - back) % HISTORY
+            inverse = self.inverse[slot, which]  # 0 for pairs that are not there yet
             weight = inverse * _inner(self.steps[slot, which], vectors)
             vectors = vectors - weight.to(vectors)[:, None] * self.changes[slot, which]
             done.append((slot, inverse, weight))
