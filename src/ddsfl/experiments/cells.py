@@ -100,7 +100,7 @@ def write_cell(path: Path, cell: Cell) -> None:
 
 
 def _one_line(row: re.Match[str]) -> str:
-    return "[" + re.sub(r",\s+", ", ", row[1]) + "]"
+    return "[" + re.sub(r",\s+", ",", row[1]) + "]"
 
 
 def read_cell(path: Path, like: Cell) -> Cell | None:
