@@ -161,7 +161,7 @@ def test_rows_of_numbers_take_one_line_and_nothing_is_lost(tmp_path):
     write_cell(tmp_path / "cell.json", cell)
     text = (tmp_path / "cell.json").read_text()
     assert json.loads(text) == cell
-    assert " [1, -20],\n" in text
+    assert " [1,-20],\n" in text
 
 
 def test_every_image_takes_one_line(tmp_path):
