@@ -111,18 +111,19 @@ def test_the_inverse_is_that_of_the_modelled_hessian():
         torch.testing.assert_close(inverse, torch.linalg.solve(hessian, vector), atol=1e-6, rtol=1e-5)
 
 
-def test_what_the_sample_does_not_explain_is_spread_over_the_other_directions(monkeypatch):
-    monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 5)
-    rows, _ = rows_and_targets(n_rows=50, width=8)
-    curvature = svm_passes._Curvature.of(HeldRows(rows, at_once=7))
-    assert curvature.axes.shape == (5, 9)
-    moments = float(curvature.moments.sum())
-    assert moments == pytest.approx(50 * 2, rel=1e-6)  # five rows explain themselves
-    monkeypatch.setattr(svm_passes, "_LEAST", 0.05)
-    fewer = svm_passes._Curvature.of(HeldRows(rows, at_once=7))
-    assert len(fewer.moments) < 5
-    left = 9 - len(fewer.moments)
-    assert float(fewer.moments.sum()) + left * fewer.tail == pytest.approx(100, rel=1e-6)
+def test_what_single_rows_show_is_spread_over_all_directions(monkeypatch):
+    # Rows share one direction; all others are noise of the same size, which a sample overestimates.
+    draw = torch.Generator().manual_seed(0)
+    width, n_rows = 400, 2000
+    rows = 0.05 * torch.randn(n_rows, width, generator=draw, dtype=torch.float64)
+    rows[:, 0] += 1
+    monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 60)
+    curvature = svm_passes._Curvature.of(HeldRows(rows, at_once=300))
+    assert curvature.rest == pytest.approx(n_rows * 0.05**2, rel=0.2)
+    assert float(curvature.moments.max()) == pytest.approx(2 * n_rows, rel=0.1)
+    assert float(curvature.moments[:-1].max()) < 10 * curvature.rest
+    everything = HeldRows(rows[:, :50], at_once=300)
+    assert svm_passes._Curvature.of(everything).rest == 0
 
 
 def test_rows_of_one_sign_only_are_solved_as_stated():

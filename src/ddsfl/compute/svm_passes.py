@@ -29,7 +29,7 @@ PLANE_BYTES = 2**29
 PRECISION = {torch.float32: 1e-8, torch.float64: 1e-13}
 #: Maximum number of passes for one C.
 MAX_PASSES = 1000
-#: Eigenvalues of the sample below this fraction of the largest one count as its tail.
+#: Moments of the sample below this fraction of the largest one are rounding.
 _LEAST = 1e-6
 
 
@@ -147,12 +147,14 @@ class _Objectives:
 class _Curvature:
     """The Hessian of a problem is about I + a M, with second moments M of all rows and its own a.
 
-    M has the axes and the moments of a sample; outside of the sample all directions have the same moment.
+    M has the axes of a sample. Each row of a sample that does not span all directions also shows something
+    that no other row has; this ``bulk`` of the sample's moments is spread over all directions, or each
+    sampled row would seem to stand for many others. Without that, high costs take more passes.
     """
 
     axes: Tensor  # (R, P + 1), orthonormal
     moments: Tensor  # (R,)
-    tail: float
+    rest: float  # the moment of all directions outside of the axes
 
     @classmethod
     def of(cls, rows: Passes) -> _Curvature:
@@ -160,17 +162,18 @@ class _Curvature:
         wanted = min(SAMPLE_ROWS, max(64, SAMPLE_BYTES // (8 * width)))
         sample = gathered(rows, every_nth(n_rows, wanted)).double()
         sample = torch.cat([sample, sample.new_ones(len(sample), 1)], 1)
-        moments, vectors = torch.linalg.eigh(sample @ sample.T * (n_rows / len(sample)))
+        moments, vectors = torch.linalg.eigh(sample @ sample.T)
+        bulk = float(moments.median()) if len(sample) < width else 0.0
         kept = moments > _LEAST * moments[-1]
         moments, vectors = moments[kept], vectors[:, kept]
-        axes = vectors.T @ sample / (moments * len(sample) / n_rows).sqrt()[:, None]
-        # Without rows that were drawn, a direction has what the sample does not explain of the others.
-        unexplained = float((sample**2).sum()) * n_rows / len(sample) - float(moments.sum())
-        return cls(axes.to(rows.like), moments, max(0.0, unexplained) / max(1, width - len(moments)))
+        axes = vectors.T @ sample / moments.sqrt()[:, None]
+        rest = bulk * n_rows / width
+        common = (moments - bulk).clamp(min=0) * (n_rows / len(sample))
+        return cls(axes.to(rows.like), common + rest, rest)
 
     def inverse(self, vectors: Tensor, pull: Tensor) -> Tensor:
         """Return (I + pull M)^-1 times vectors (b, P + 1)."""
-        outside = (1 / (1 + pull * self.tail))[:, None]
+        outside = (1 / (1 + pull * self.rest))[:, None]
         inside = 1 / (1 + pull[:, None] * self.moments)
         along = (vectors @ self.axes.T) * (inside - outside).to(vectors)
         return outside.to(vectors) * vectors + along @ self.axes
