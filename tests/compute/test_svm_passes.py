@@ -86,27 +86,32 @@ def test_a_good_start_saves_passes_and_is_not_changed(monkeypatch):
     torch.testing.assert_close(again, first, atol=1e-5, rtol=0)
 
 
-def test_the_sample_saves_passes(monkeypatch):
+@pytest.mark.parametrize("exact_width", [0, 4096])
+def test_the_curvature_saves_passes(monkeypatch, exact_width):
+    monkeypatch.setattr(svm_passes, "EXACT_WIDTH", exact_width)
     rows, targets = rows_and_targets(n_rows=400, width=30)
     problems = FoldedProblems(targets, torch.full_like(targets, 100.0))
     counts = []
     plain = svm_passes.minimise
     monkeypatch.setattr(svm_passes, "minimise", lambda *a, **k: counts.append(plain(*a, **k)))
     fit_in_passes(HeldRows(rows, at_once=100), problems)
-    monkeypatch.setattr(svm_passes._Curvature, "inverse", lambda self, vectors, pull: vectors)
+    monkeypatch.setattr(svm_passes.Curvature, "inverse", lambda self, vectors, pull: vectors)
     fit_in_passes(HeldRows(rows, at_once=100), problems)
     assert counts[0] < 0.7 * counts[1]
 
 
-def test_the_inverse_is_that_of_the_modelled_hessian():
+@pytest.mark.parametrize("exact_width", [0, 4096])
+def test_the_inverse_is_that_of_the_modelled_hessian(monkeypatch, exact_width):
+    monkeypatch.setattr(svm_passes, "EXACT_WIDTH", exact_width)
+    monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 10 if exact_width else 1024)
     rows, _ = rows_and_targets(n_rows=50, width=8)
-    curvature = svm_passes._Curvature.of(HeldRows(rows, at_once=7))
+    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=7))
     ones = torch.cat([rows, torch.ones(50, 1, dtype=torch.float64)], 1)
     draw = torch.Generator().manual_seed(0)
     vectors = torch.randn(2, 9, generator=draw, dtype=torch.float64)
     pull = torch.tensor([0.5, 7.0], dtype=torch.float64)
     found = curvature.inverse(vectors, pull)
-    for vector, a, inverse in zip(vectors, pull, found):  # the sample is all rows, so the model is exact
+    for vector, a, inverse in zip(vectors, pull, found):  # all rows are used, so the model is exact
         hessian = torch.eye(9, dtype=torch.float64) + a * ones.T @ ones
         torch.testing.assert_close(inverse, torch.linalg.solve(hessian, vector), atol=1e-6, rtol=1e-5)
 
@@ -118,12 +123,13 @@ def test_what_single_rows_show_is_spread_over_all_directions(monkeypatch):
     rows = 0.05 * torch.randn(n_rows, width, generator=draw, dtype=torch.float64)
     rows[:, 0] += 1
     monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 60)
-    curvature = svm_passes._Curvature.of(HeldRows(rows, at_once=300))
+    monkeypatch.setattr(svm_passes, "EXACT_WIDTH", 0)
+    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=300))
     assert curvature.rest == pytest.approx(n_rows * 0.05**2, rel=0.2)
     assert float(curvature.moments.max()) == pytest.approx(2 * n_rows, rel=0.1)
     assert float(curvature.moments[:-1].max()) < 10 * curvature.rest
     everything = HeldRows(rows[:, :50], at_once=300)
-    assert svm_passes._Curvature.of(everything).rest == 0
+    assert svm_passes.Curvature.of(everything).rest == 0
 
 
 def test_rows_of_one_sign_only_are_solved_as_stated():

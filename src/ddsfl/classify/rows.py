@@ -6,15 +6,19 @@ Shapes: N images, P values per image, T one-vs-rest problems, F folds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ddsfl.compute.passes import Passes
-from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
-from ddsfl.compute.svm_passes import FoldedProblems, fit_in_passes, held_out
+from ddsfl.compute.passes import HeldRows, Passes
+from ddsfl.compute.svm import fit_gram
+from ddsfl.compute.svm_passes import Curvature, FoldedProblems, fit_in_passes, held_out
+
+#: Rows in memory that one product takes: their outputs for all folds and classes are small next to them.
+READ_ROWS = 4096
 
 
 class TrainingRows(ABC):
@@ -72,24 +76,6 @@ class _MatrixInMemory(TrainingRows):
         """Return the decisions (N, T) of all images, and the next start."""
 
 
-class VectorRows(_MatrixInMemory):
-    """One vector (P,) per image; for fewer values than images.
-
-    >>> rows = VectorRows(torch.tensor([[2.0], [1.0], [-1.0]]))
-    >>> weights, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))
-    >>> weights.shape, biases.shape
-    (torch.Size([1, 1]), torch.Size([1]))
-    """
-
-    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
-        """Return weights of values, and biases."""
-        return fit_one_vs_rest(self.matrix, targets, costs)
-
-    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
-        weights, biases = fit_one_vs_rest(self.matrix, targets, costs)
-        return self.matrix @ weights.T + biases, None
-
-
 class GramRows(_MatrixInMemory):
     """Inner products (N, N) of the images; weights are then the coefficients (T, N) of images.
 
@@ -130,6 +116,11 @@ class PassedRows(TrainingRows):
     def __init__(self, passes: Passes, start: Tensor | None = None) -> None:
         self.passes, self.start = passes, start
 
+    @cached_property
+    def curvature(self) -> Curvature:
+        """What all costs and folds share; takes a pass."""
+        return Curvature.of(self.passes)
+
     @property
     def like(self) -> Tensor:
         """An empty tensor."""
@@ -143,12 +134,25 @@ class PassedRows(TrainingRows):
         problems = FoldedProblems(targets, costs, torch.from_numpy(places), len(numbers))
         if known is None and self.start is not None:
             known = self.start.repeat(len(numbers), 1)
-        planes = fit_in_passes(self.passes, problems, known)
+        planes = fit_in_passes(self.passes, problems, known, self.curvature)
         return held_out(self.passes, planes, problems), planes
 
     def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
         """Return weights of values, and biases; the mean over the folds is a good start."""
         n_problems = targets.shape[1]
         start = self.start if known is None else known.reshape(-1, n_problems, known.shape[1]).mean(0)
-        planes = fit_in_passes(self.passes, FoldedProblems(targets, costs), start)
+        planes = fit_in_passes(self.passes, FoldedProblems(targets, costs), start, self.curvature)
         return planes[:, :-1], planes[:, -1]
+
+
+class VectorRows(PassedRows):
+    """Vectors in memory, (N, P); for fewer values than images. Inner products would be larger.
+
+    >>> rows = VectorRows(torch.tensor([[2.0], [1.0], [-1.0]]))
+    >>> weights, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))
+    >>> weights.shape, biases.shape
+    (torch.Size([1, 1]), torch.Size([1]))
+    """
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__(HeldRows(matrix, READ_ROWS))

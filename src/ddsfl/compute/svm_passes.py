@@ -1,7 +1,7 @@
 """The support vector machines of `compute.svm` over rows that are read in passes, to the same optimum.
 
 Neither the rows nor their Gram matrix are in memory: a pass gives objectives and gradients of all problems
-and all folds together, and the curvature comes from a sample of the rows and from the steps taken.
+and all folds together, and the curvature comes from second moments of the rows and from the steps taken.
 
     f(w, b) = 0.5 ||w||^2 + 0.5 b^2 + sum_i C_i max(0, 1 - y_i (w.x_i + b))^2
 
@@ -20,13 +20,15 @@ from ddsfl.compute.device import slices
 from ddsfl.compute.passes import Passes, every_nth, gathered
 from ddsfl.compute.quasi_newton import HISTORY, Values, minimise
 
-#: Bytes of the sample of rows that tells the curvature, and its greatest number of rows.
+#: Values per row up to which the curvature comes from all rows: its matrix and axes take 400 MB.
+EXACT_WIDTH = 4096
+#: Bytes of the sample of wider rows that tells their curvature, and its greatest number of rows.
 SAMPLE_BYTES, SAMPLE_ROWS = 2**26, 1024
 #: Bytes for the planes of the problems that are solved together, with their histories.
 PLANE_BYTES = 2**29
 #: Solved when a step lowers the objective by less than this fraction; decision values are then within about
-#: a thousandth of their spread. Double precision allows more.
-PRECISION = {torch.float32: 1e-8, torch.float64: 1e-13}
+#: a thousandth of their spread at high costs. Double precision allows more.
+PRECISION = {torch.float32: 1e-9, torch.float64: 1e-13}
 #: Maximum number of passes for one C.
 MAX_PASSES = 1000
 #: Moments of the sample below this fraction of the largest one are rounding.
@@ -65,7 +67,9 @@ class FoldedProblems:
         return signs, costs
 
 
-def fit_in_passes(rows: Passes, problems: FoldedProblems, start: Tensor | None = None) -> Tensor:
+def fit_in_passes(
+    rows: Passes, problems: FoldedProblems, start: Tensor | None = None, curvature: Curvature | None = None
+) -> Tensor:
     """Return the planes (B, P + 1) that solve the problems.
 
     Parameters
@@ -73,6 +77,7 @@ def fit_in_passes(rows: Passes, problems: FoldedProblems, start: Tensor | None =
     rows : what is read in passes.
     problems : what is solved.
     start : (B, P + 1) planes to start from, such as those of a lower C; zeros by default.
+    curvature : of the rows, if it is known already.
 
     Examples
     --------
@@ -85,7 +90,7 @@ def fit_in_passes(rows: Passes, problems: FoldedProblems, start: Tensor | None =
     """
     like, width = rows.like, rows.shape[1] + 1
     planes = like.new_zeros(len(problems), width) if start is None else start.to(like).clone()
-    curvature = _Curvature.of(rows)
+    curvature = curvature or Curvature.of(rows)
     at_once = max(1, PLANE_BYTES // (width * like.element_size() * (2 * HISTORY + 10)))
     for part in slices(len(problems), at_once):
         own = planes[part]
@@ -144,24 +149,45 @@ class _Objectives:
 
 
 @dataclass(frozen=True)
-class _Curvature:
+class Curvature:
     """The Hessian of a problem is about I + a M, with second moments M of all rows and its own a.
 
-    M has the axes of a sample. Each row of a sample that does not span all directions also shows something
-    that no other row has; this ``bulk`` of the sample's moments is spread over all directions, or each
-    sampled row would seem to stand for many others. Without that, high costs take more passes.
+    Of up to `EXACT_WIDTH` values per row, M is computed from all rows. Beyond that it has the axes of a
+    sample. Each row of a sample that does not span all directions also shows something that no other row has;
+    this ``bulk`` of the sample's moments is spread over all directions, or each sampled row would seem to
+    stand for many others.
+
+    Attributes
+    ----------
+    axes : (R, P + 1), orthonormal.
+    moments : (R,) along the axes.
+    rest : the moment of all other directions.
     """
 
-    axes: Tensor  # (R, P + 1), orthonormal
-    moments: Tensor  # (R,)
-    rest: float  # the moment of all directions outside of the axes
+    axes: Tensor
+    moments: Tensor
+    rest: float = 0.0
 
     @classmethod
-    def of(cls, rows: Passes) -> _Curvature:
+    def of(cls, rows: Passes) -> Curvature:
+        """Return the curvature of problems over these rows; takes a pass."""
+        return cls._exact(rows) if rows.shape[1] <= EXACT_WIDTH else cls._sampled(rows)
+
+    @classmethod
+    def _exact(cls, rows: Passes) -> Curvature:
+        width = rows.shape[1] + 1
+        total = torch.zeros(width, width, dtype=torch.float64, device=rows.like.device)
+        for _, part in rows:
+            ones = torch.cat([part, part.new_ones(len(part), 1)], 1)
+            total += ones.T @ ones
+        moments, vectors = torch.linalg.eigh(total)
+        return cls(vectors.T.contiguous().to(rows.like), moments.clamp(min=0))
+
+    @classmethod
+    def _sampled(cls, rows: Passes) -> Curvature:
         n_rows, width = rows.shape[0], rows.shape[1] + 1
-        wanted = min(SAMPLE_ROWS, max(64, SAMPLE_BYTES // (8 * width)))
-        sample = gathered(rows, every_nth(n_rows, wanted)).double()
-        sample = torch.cat([sample, sample.new_ones(len(sample), 1)], 1)
+        sample = gathered(rows, every_nth(n_rows, max(64, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width)))))
+        sample = torch.cat([sample, sample.new_ones(len(sample), 1)], 1).double()
         moments, vectors = torch.linalg.eigh(sample @ sample.T)
         bulk = float(moments.median()) if len(sample) < width else 0.0
         kept = moments > _LEAST * moments[-1]
