@@ -16,7 +16,8 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="|".join(ENGINES),
-        help="Where to work: in this process, in several, or on a Ray cluster (pip install 'ddsfl[ray]').",
+        # Two backslashes before a bracket: the help would take it for a style.
+        help="Where to work: in this process, in several, or on a Ray cluster (pip install 'ddsfl\\[ray]').",
     ),
 ]
 Address = Annotated[
