@@ -13,7 +13,8 @@ help:
 	@echo "make demo       learn, classify and draw on drawn scenes (pictures in demo/)"
 	@echo "make test       all tests          make test-fast  without the slow ones"
 	@echo "make fuzz       hostile images, model files, archives, lists, settings and command lines"
-	@echo "make chaos      trainings that are killed, damaged, starved and disturbed: always the same model"
+	@echo "make chaos      trainings and runs of shards that are killed, damaged, starved and disturbed:"
+	@echo "                always the same model and the same parts"
 	@echo "make check      format, lint, types, imports     make format  fix format and lint"
 	@echo "make bench      speed relative to other libraries and bare matrix products"
 
@@ -41,8 +42,9 @@ test-fast: $(VENV)/.test
 fuzz: $(VENV)/.test
 	$(BIN)/python -m attacks.fuzz
 
-chaos: $(VENV)/.test
+chaos: $(VENV)/.test $(VENV)/.ray
 	OMP_NUM_THREADS=1 $(BIN)/python -m attacks.chaos
+	$(BIN)/python -m attacks.shards
 
 check: $(VENV)/.test $(VENV)/.check
 	$(BIN)/ruff format --check .

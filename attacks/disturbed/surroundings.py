@@ -26,7 +26,7 @@ def cases(bench: Bench, count: int) -> list[Case]:
     ]
     if nobody_can_train():
         kinds.append(Case("folder without rights", _folder_without_rights))
-    if _can_mount(bench.images.with_name("disk")):
+    if can_mount(bench.images.with_name("disk")):
         kinds.append(Case("small disk", _small_disk))
     return in_turn(kinds, count)
 
@@ -74,32 +74,32 @@ def _small_disk(place: Place, rng: Random) -> Outcome:
     """Train on a disk that is too small, then make room and run the same command again."""
     mounted = place.folder.with_name(f"{place.folder.name}.disk")
     needed = len(place.bench.model) + sum(path.stat().st_size for path in place.bench.stages.iterdir())
-    if not _mount(mounted, f"size={int(rng.uniform(0.1, 1.0) * needed)}"):
+    if not mount(mounted, f"size={int(rng.uniform(0.1, 1.0) * needed)}"):
         raise Wrong("the small disk could not be made")
     try:
         small = Place.new(mounted / "work", place.bench)
         ended = small.train().wait()
         small.check_kept()
-        _mount(mounted, f"remount,size={10 * needed}")
+        mount(mounted, f"remount,size={10 * needed}")
         return _judged(small, ended)
     finally:
-        _unmount(mounted)
+        unmount(mounted)
 
 
-def _mount(folder: Path, options: str) -> bool:
+def mount(folder: Path, options: str) -> bool:
     """Make a disk in memory, or change its size; return whether that is allowed here."""
     folder.mkdir(exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def _can_mount(folder: Path) -> bool:
-    if os.getuid() != 0 or not _mount(folder, "size=100000"):
+def can_mount(folder: Path) -> bool:
+    if os.getuid() != 0 or not mount(folder, "size=100000"):
         return False
-    _unmount(folder)
+    unmount(folder)
     return True
 
 
-def _unmount(folder: Path) -> None:
+def unmount(folder: Path) -> None:
     subprocess.run(["umount", str(folder)], check=True)
     folder.rmdir()

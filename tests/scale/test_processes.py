@@ -8,13 +8,14 @@ import sys
 import time
 
 import pytest
+from attacks.sharded.processes import wait_until
 
 from ddsfl.scale import processes
 from ddsfl.scale.engine import Outcome
 from ddsfl.scale.processes import Processes
 from tests.support import crews
 from tests.support.crews import makes
-from tests.support.drivers import Driver, wait_until
+from tests.support.drivers import Driver
 
 
 @pytest.fixture(scope="module")

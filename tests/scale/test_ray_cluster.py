@@ -5,10 +5,10 @@ import socket
 import tempfile
 
 import pytest
+from attacks.sharded.processes import wait_until
 
 from ddsfl.compute.locks import held, lock_of_folder
 from ddsfl.scale import ray_cluster
-from tests.support.drivers import wait_until
 
 
 @pytest.mark.parametrize("address", ["head", "ray://head:10001", "head:x"])

@@ -9,15 +9,17 @@ import time
 from pathlib import Path
 
 import pytest
+from attacks.sharded.clusters import ThreeNodes
+from attacks.sharded.processes import is_running, wait_until
 
 from ddsfl.compute.parts import remove_left_parts
 from ddsfl.scale import ray_actor, ray_engine
 from ddsfl.scale.engine import Outcome
 from ddsfl.scale.ray_engine import RayEngine
 from tests.support import crews
-from tests.support.clusters import ThreeNodes, require_ray
+from tests.support.clusters import require_ray
 from tests.support.crews import makes
-from tests.support.drivers import Driver, wait_until
+from tests.support.drivers import Driver
 
 pytestmark = pytest.mark.slow
 
@@ -111,13 +113,6 @@ def test_a_caller_that_stops_ends_its_actors(engine, tmp_path):
     pids = [int(path.name.rpartition("-")[2]) for path in tmp_path.glob("started-*")]
     assert pids
     wait_until(lambda: not any(is_running(pid) for pid in pids), 10)
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_more_workers_than_fit_are_refused(cluster, engine):

@@ -3,29 +3,26 @@
 python -m tests.support.drivers FOLDER processes|ray [ADDRESS]
 """
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
-import uuid
 from pathlib import Path
 
+from attacks.sharded.processes import Mark, wait_until
+
 ROOT = Path(__file__).parents[2]
-_MARK = "DDSFL_TEST_MARK"
 
 
 class Driver:
     """The program in a session of its own; all its processes carry a mark in their environment."""
 
     def __init__(self, folder, *arguments, **environment):
-        self.folder, self._mark = folder, f"{_MARK}={uuid.uuid4()}".encode()
-        marked = dict([self._mark.decode().split("=")])
+        self.folder, self._mark = folder, Mark()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.drivers", str(folder), *arguments],
             cwd=ROOT,
-            env={**os.environ, **marked, **environment},
+            env={**os.environ, **self._mark.environment, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -45,28 +42,12 @@ class Driver:
         return self
 
     def __exit__(self, *error):
-        for number in self.marked():  # after a failed test
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(number, signal.SIGKILL)
+        self._mark.end()  # after a failed test
         self.process.wait()
 
     def marked(self):
         """Return the ids of the living processes that descend from the program."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                alive = "(Z)" not in f"({(place / 'stat').read_text().rpartition(')')[2].split()[0]})"
-                if alive and self._mark in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-        return found
-
-
-def wait_until(true, seconds=60.0):
-    """Wait until a condition is true; fail after some time."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.05)
+        return self._mark.living()
 
 
 def main():
