@@ -1,6 +1,7 @@
 """Runs of shards that are killed, starved or given another model must end with what one process computes.
 
     python -m attacks.shards [--each 5] [--kinds WORD] [--places here ray ...] [--seed 0] [--first 1]
+                             [--cells FILE]
 
 Each case disturbs a run of `ddsfl predict ... --out FOLDER.parquet`. Then this run, or if it ended the same
 command again, must be complete: nothing lost, nothing computed twice, no file or process left. Each case has
@@ -10,6 +11,7 @@ a number; ``--first`` starts at one. Exit code 1 if anything went wrong. ``ray``
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -27,6 +29,8 @@ from attacks.disturbed.runs import Wrong
 from attacks.sharded import kills, others
 from attacks.sharded.cases import Case
 from attacks.sharded.runs import OUTCOMES, Bench, Ground, Place
+from ddsfl.compute.stages import write_whole
+from ddsfl.experiments.cells import current_commit
 from ddsfl.report.console import show
 
 WRONG = "WRONG"
@@ -53,6 +57,8 @@ def main() -> None:
         finally:
             bench.end()
     show(table(ended))
+    if options.cells is not None:
+        write_whole(options.cells, cells_of(ended, options.seed))
     n_wrong = sum(outcome == WRONG for _, outcome in ended)
     print(f"{len(ended)} cases, {n_wrong} wrong, {time.perf_counter() - start:.0f} s, seed {options.seed}")
     sys.exit(1 if n_wrong else 0)
@@ -119,6 +125,15 @@ def table(ended: Sequence[Ended]) -> Table:
     return shown
 
 
+def cells_of(ended: Sequence[Ended], seed: int) -> bytes:
+    """Return all outcomes as JSON, for the tables of the docs."""
+    cells = [
+        {"kind": case.kind, "when": case.when, "place": case.place, "outcome": outcome}
+        for case, outcome in ended
+    ]
+    return f"{json.dumps({'commit': current_commit(), 'seed': seed, 'cells': cells}, indent=1)}\n".encode()
+
+
 def _counts(ended: Sequence[Ended]) -> Iterator[int | str]:
     yield len(ended)
     for column in (*OUTCOMES, WRONG):
@@ -139,6 +154,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kinds", default="", metavar="WORD", help="kinds whose names contain it")
     parser.add_argument("--places", nargs="+", choices=places, default=places, help="where commands work")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cells", type=Path, help="JSON file for the outcomes")
     parser.add_argument("--first", type=int, default=1, help="number of the first case")
     return parser.parse_args()
 

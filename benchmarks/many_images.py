@@ -2,7 +2,7 @@
 
     python -m benchmarks.many_images [--images 1000 3000 10000 30000 100000] [--folder DIR]
 
-Runs the real commands, with small settings, on drawn images, and watches their memory. Writes
+Runs the real commands, with small settings and one thread, on drawn images, and watches their memory. Writes
 results/many-images.json, one cell per command and number of images; cells that are there are kept, so the
 same command resumes. `python -m benchmarks.million` draws what follows from the cells.
 """
@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from benchmarks.memory import memory_of
@@ -34,13 +34,17 @@ from ddsfl.experiments.cells import current_commit
 CELLS = Path(__file__).parents[1] / "results" / "many-images.json"
 COUNTS = (1000, 3000, 10_000, 30_000, 100_000)
 SIDE = 48
-#: Preset quick with small layers, words and vectors: 2 blocks of 64 words in 21 cells, 2,688 values.
+#: Preset quick with small layers, words and vectors.
 SETTINGS = {
     "layers.bank.n_filters": 32,
     "layers.n_components": 48,
     "layers.n_scales": 2,
     "blocks.coding.n_words": 64,
 }
+#: Values of its vectors: two blocks of 64 words in 21 cells.
+N_VALUES = 2 * 64 * 21
+#: More threads would wait for each other whenever something else runs on this machine.
+N_THREADS = 1
 #: Scenes that are drawn for each class; the images are these, moved, brighter or darker, with noise.
 N_DRAWN = 200
 #: Seconds between two looks at the memory of a command.
@@ -100,7 +104,10 @@ def varied(image: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
 def watched(command: str, count: int, arguments: Sequence[object]) -> dict[str, Any]:
     """Run a command and return its cell: seconds, and the memory over time in MB."""
     start = time.perf_counter()
-    running = subprocess.Popen([sys.executable, "-m", "ddsfl", command, *map(str, arguments), "--quiet"])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "ddsfl", command, *map(str, arguments), "--quiet"],
+        env={**os.environ, "OMP_NUM_THREADS": str(N_THREADS)},
+    )
     memory = []
     while running.poll() is None:
         memory.append((round(time.perf_counter() - start, 1), *memory_of(running.pid)))
@@ -116,7 +123,7 @@ def watched(command: str, count: int, arguments: Sequence[object]) -> dict[str, 
         "peak_with_files_mb": max(every for _, _, every in memory),
         "memory_mb": list(thinned(memory)),
         "commit": current_commit(),
-        "threads": torch.get_num_threads(),
+        "threads": N_THREADS,
         "settings": SETTINGS,
     }
 
