@@ -45,6 +45,17 @@ def test_a_cluster_that_refuses_or_exits_is_an_error_with_its_reason():
     wait_until(lambda: len(ended) == 2)
 
 
+def test_a_cluster_that_does_not_take_us_asks_for_versions_and_tokens():
+    def refuse():
+        raise ConnectionError("Failed to connect to Ray cluster at 192.0.2.2:6379")
+
+    with (
+        pytest.raises(OSError, match=r"Failed to connect .*; do all machines .* token \(RAY_AUTH_MODE=token"),
+        ray_cluster._kept(refuse, lambda: None, "head:6379"),
+    ):
+        raise AssertionError
+
+
 def test_a_cluster_that_does_not_answer_in_time_is_an_error(monkeypatch):
     monkeypatch.setattr(ray_cluster, "_START", 0.05)
     waiting = ray_cluster.threading.Event()

@@ -27,6 +27,11 @@ from ddsfl.compute.locks import InUse, held, lock_of_folder
 
 #: Seconds until somebody must answer at an address, a cluster have accepted us, and have let us go.
 _CALL, _START, _END = 5.0, 60.0, 4.0
+#: What to look at if a cluster that is there does not take us: Ray does not say what it missed.
+_SAME = (
+    "do all machines have the same version of Ray and the same token (RAY_AUTH_MODE=token and "
+    "~/.ray/auth_token, or RAY_AUTH_TOKEN)?"
+)
 #: Ray puts sockets into its folder, whose paths may not exceed 107 characters.
 _LONGEST_FOLDER = 25
 _PREFIX = "ddsfl-ray-"
@@ -132,14 +137,13 @@ def _await(began: Future[object], where: str) -> None:
     try:
         began.result(_START)
     except Late as error:
-        raise OSError(
-            f"{where}: no connection within {_START:.0f} s; do all machines have the same version of Ray and "
-            "the same token (RAY_AUTH_MODE, ~/.ray/auth_token)?"
-        ) from error
+        raise OSError(f"{where}: no connection within {_START:.0f} s; {_SAME}") from error
     except (Exception, SystemExit) as error:
         reason = next(
             (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
         )
+        if reason.startswith("Failed to connect"):  # for example with another token
+            reason = f"{reason}; {_SAME}"
         raise OSError(f"{where}: {reason}") from error
 
 
