@@ -41,13 +41,18 @@ class Places:
     ) -> Places:
         """Return the places for ``workers``; ValueError says what is missing.
 
-        By default each GPU gets a worker, or each CPU if there are no GPUs. Workers share the CPUs.
+        By default each GPU gets a worker, or each CPU if there are no GPUs. Workers share the CPUs. More
+        workers than GPUs may share these or do without: the caller has to say which.
         """
         gpus = gpus_per_worker
         if gpus is None:
-            gpus = 1.0 if any(node.gpus >= 1 for node in nodes) and workers is None else 0.0
-            if workers is not None and _room(nodes, 1, 1.0) >= workers:
-                gpus = 1.0
+            gpus = 1.0 if any(node.gpus >= 1 for node in nodes) else 0.0
+            if gpus and workers is not None and _room(nodes, 1, 1.0) < workers:
+                total = int(sum(node.gpus for node in nodes))
+                raise ValueError(
+                    f"--workers {workers}, but the cluster has {counted(total, 'GPU')}; expected also "
+                    f"--gpus-per-worker, such as {_share(total, workers)} to share them or 0 to use none."
+                )
         n_workers = workers if workers is not None else _room(nodes, 1, gpus)
         if n_workers < 1 or _room(nodes, 1, gpus) < n_workers:
             needed = f"{counted(max(1, n_workers), 'worker')} with 1 CPU" + f" and {gpus:g} GPU" * bool(gpus)
@@ -58,6 +63,15 @@ class Places:
         share = int(sum(node.cpus for node in nodes)) // n_workers
         cpus = next(each for each in range(max(1, share), 0, -1) if _room(nodes, each, gpus) >= n_workers)
         return cls(n_workers, cpus, gpus)
+
+
+def _share(gpus: int, workers: int) -> str:
+    """Return the share of a GPU of each worker, rounded down.
+
+    >>> _share(1, 3), _share(2, 3)
+    ('0.33', '0.5')
+    """
+    return f"{max(1, 100 // -(-workers // gpus)) / 100:g}"
 
 
 def _room(nodes: Sequence[Node], cpus: int, gpus: float) -> int:

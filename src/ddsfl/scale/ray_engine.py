@@ -56,7 +56,7 @@ class RayEngine(Crew[_Placed]):
     ----------
     address : of the cluster ("auto", or HOST:PORT of its head), also from RAY_ADDRESS; None starts one here.
     workers : number of actors; by default one for each GPU of the cluster, or for each CPU without GPUs.
-    gpus_per_worker : GPUs of each actor, also a fraction; by default 1 if that fits, else none.
+    gpus_per_worker : GPUs of each actor, also a fraction; by default 1 if the cluster has GPUs.
 
     Examples
     --------
