@@ -102,7 +102,7 @@ def test_an_error_in_a_stage_leaves_no_thread_behind(scenes, tmp_path, monkeypat
     ("arguments", "work"),
     [
         (["train", "SET", "--out", "OUT"], "train.read_checked_set"),
-        (["evaluate", "SET", "--train", 2], "evaluate.read_checked_set"),
+        (["evaluate", "SET", "--train", 2], "splitting.read_checked_set"),
         (["search", "SET", "--out", "OUT"], "search.read_set"),
         (["demo", "--out", "OUT"], "demo.run_demo"),
     ],
