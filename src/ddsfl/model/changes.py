@@ -17,7 +17,7 @@ class NoSuchSetting(ValueError):
 
 
 def change_value(values: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a path, whose parts are separated by dots; raise NoSuchSetting if there is no such place.
+    """Set the value at a path, whose parts are separated by dots; NoSuchSetting if there is no such place.
 
     A path through a list without a number means all of its items. The value itself is not checked.
 

@@ -139,6 +139,11 @@ class Settings(Checked):
         """Minimum side of the images: one field of the largest descriptor."""
         return max(source.min_side for source in self.make_sources().values())
 
+    @property
+    def pixels(self) -> tuple[str, int, int]:
+        """What decides how images are seen: colour, largest and smallest side."""
+        return self.colour, self.max_side, self.min_side
+
     def source(self, name: str) -> Mapping[str, Any]:
         """Return method and parameters of a source."""
         if name == "stack":
