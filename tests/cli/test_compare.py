@@ -60,9 +60,12 @@ def test_the_same_command_resumes_and_other_settings_are_computed_again(ddsfl, s
 
     trained = []
     fit = SceneClassifier.fit
-    monkeypatch.setattr(
-        SceneClassifier, "fit", lambda self, *a, **o: trained.append(self.settings) or fit(self, *a, **o)
-    )
+
+    def noted(self, *given, **options):
+        trained.append(self.preset)
+        return fit(self, *given, **options)
+
+    monkeypatch.setattr(SceneClassifier, "fit", noted)
     again = ddsfl(*arguments)
     assert (again[0], again[1]) == (0, first[1])
     assert again[2].count("reused from an earlier run") == 6
