@@ -1,6 +1,9 @@
 """`ddsfl compare` as people run it."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,6 +151,32 @@ def test_images_with_several_labels_and_an_official_split(ddsfl, scenes, tmp_pat
     assert found["measure"] == "mean average precision"
     assert found["methods"][1]["difference"]["p"] is None
     assert found["methods"][1]["spread"] is None
+
+
+def test_more_random_splits_and_methods_keep_what_is_there(ddsfl, scenes, tmp_path):
+    few = ["--train", 2, "--device", "cpu", "--out", tmp_path, "--methods"]
+    compared(ddsfl, scenes, *few, "gist,sift", "--splits", 1)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    compared(ddsfl, scenes, *few, "sift,centrist,gist", "--splits", 2)
+    assert len(cells_of(tmp_path)) == 6
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_examples_of_the_page_are_accepted(ddsfl, monkeypatch, tmp_path):
+    asked = []
+
+    def stop(self, images, settings, *given):
+        asked.append(images)
+        raise ValueError("that is enough.")
+
+    monkeypatch.setattr("ddsfl.cli.splitting.Splitting.read", stop)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    lines = re.findall(r"^ddsfl (compare .*?)(?:  +#.*)?$", page, flags=re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
+        assert ddsfl(*shlex.split(line), "--quiet")[2] == "ddsfl: that is enough.\n"
+    assert asked == [Path("photos")] * 3
 
 
 @pytest.mark.parametrize(

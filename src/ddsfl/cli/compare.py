@@ -160,7 +160,8 @@ def _settings_of(
     names: Sequence[str], networks: Mapping[str, str], changes: Mapping[str, Any], balanced: bool
 ) -> dict[str, Settings]:
     """Return the settings of each method; a change must be possible for one of them at least."""
-    settings, used = {}, set()
+    settings: dict[str, Settings] = {}
+    used: set[str] = set()
     for name in names:
         try:
             unchanged = method(name, networks)
