@@ -81,6 +81,16 @@ def test_the_same_command_resumes_and_other_settings_are_computed_again(ddsfl, s
     trained.clear()
     assert ddsfl(*arguments, "--set", "layers.bank.eta=0.5", "--seed", 3)[0] == 0
     assert len(trained) == 6
+    assert {cell["seed"] for cell in cells_of(tmp_path).values()} == {3}
+
+
+def test_methods_share_what_they_have_in_common(ddsfl, scenes, tmp_path):
+    methods = ["--methods", "rica-1layer,sift,rica-1layer+sift", "--out", tmp_path / "out"]
+    code, _, err = ddsfl("compare", scenes, *methods, *RANDOM, *TINY_OPTIONS)
+    assert code == 0
+    for stage in ("layer 1: filter bank", "sift: words"):
+        assert err.count(f"rica-1layer+sift: {stage}: reused from an earlier run") == 3
+    assert not list((tmp_path / "out").glob("*.stages"))
 
 
 def test_evaluate_and_report_take_the_cells_of_a_method(ddsfl, scenes, tmp_path):
@@ -121,7 +131,7 @@ def test_ray_gives_the_scores_of_one_process(ddsfl, scenes, tmp_path):
 
 def test_networks_and_other_pixels_can_take_part(ddsfl, scenes, tmp_path):
     network = tiny_network(tmp_path / "net.onnx")
-    methods = "net,rica-1layer:lab,gist"
+    methods = "net,rica-1layer,rica-1layer:lab,gist"
     options = ["--methods", methods, "--network", f"net={network}", "--out", tmp_path / "out", *RANDOM]
     found = compared(ddsfl, scenes, *options, "--balanced")
     assert list(found) == methods.split(",")
@@ -155,9 +165,9 @@ def test_images_with_several_labels_and_an_official_split(ddsfl, scenes, tmp_pat
 
 def test_more_random_splits_and_methods_keep_what_is_there(ddsfl, scenes, tmp_path):
     few = ["--train", 2, "--device", "cpu", "--out", tmp_path, "--methods"]
-    compared(ddsfl, scenes, *few, "gist,sift", "--splits", 1)
+    compared(ddsfl, scenes, *few, "gist,quick", "--splits", 1)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
-    compared(ddsfl, scenes, *few, "sift,centrist,gist", "--splits", 2)
+    compared(ddsfl, scenes, *few, "quick,centrist,gist", "--splits", 2)
     assert len(cells_of(tmp_path)) == 6
     assert {path: path.read_bytes() for path in before} == before
 

@@ -146,7 +146,8 @@ def test_the_table_names_measure_test_and_number_of_comparisons():
     assert "Nadeau and Bengio) and for 3 comparisons (Holm); a difference is seen if p < 0.05." in " ".join(
         found.notes()
     )
-    two = {name: SCORES[name] for name in "ab"}
+    three, two = ({name: SCORES[name] for name in names} for names in ("abc", "ab"))
+    assert "and for 2 comparisons (Holm)" in " ".join(Comparison.of(made(three), "a").notes())
     assert "(Nadeau and Bengio); a difference is seen" in " ".join(Comparison.of(made(two), "a").notes())
     table = found.table()
     assert [str(column.header) for column in table.columns][1:5] == [

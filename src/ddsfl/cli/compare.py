@@ -109,10 +109,8 @@ def compare(
     if out is not None:
         check_folder(out)
         hold_folder(context, out, console)
-    # Images that are large enough for all methods: the widest of them reads the set.
-    widest = max(settings.values(), key=lambda one: one.min_side)
-    found = splitting.read(images, widest, seed, strict, console)
-    seen = _images_of(settings.values(), widest, found)
+    found = splitting.read(images, next(iter(settings.values())), seed, strict, console)
+    seen = _images_of(settings.values(), found)
     names = names_in(images, found.image_set.paths)
     contenders = [
         Contender(
@@ -184,12 +182,14 @@ def _settings_of(
     return settings
 
 
-def _images_of(
-    settings: Iterable[Settings], widest: Settings, found: SplitSet
-) -> dict[tuple[str, int, int], ImageList]:
-    """Return the images as methods see them; those that see the same pixels share one list."""
-    seen = {widest.pixels: found.checked.images}
-    for one in settings:
+def _images_of(settings: Iterable[Settings], found: SplitSet) -> dict[tuple[str, int, int], ImageList]:
+    """Return the images as methods see them; those that see the same pixels share one list.
+
+    The first method has read the set. What it can read, the others can: their pixels differ in size and colour.
+    """
+    first, *others = settings
+    seen = {first.pixels: found.checked.images}
+    for one in others:
         if one.pixels not in seen:
             seen[one.pixels] = one.image_list(found.image_set.paths)
     return seen
