@@ -131,7 +131,7 @@ def test_ray_gives_the_scores_of_one_process(ddsfl, scenes, tmp_path):
 
 def test_networks_and_other_pixels_can_take_part(ddsfl, scenes, tmp_path):
     network = tiny_network(tmp_path / "net.onnx")
-    methods = "net,rica-1layer,rica-1layer:lab,gist"
+    methods = "rica-1layer:lab,net,rica-1layer,gist"
     options = ["--methods", methods, "--network", f"net={network}", "--out", tmp_path / "out", *RANDOM]
     found = compared(ddsfl, scenes, *options, "--balanced")
     assert list(found) == methods.split(",")
