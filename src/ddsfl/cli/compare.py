@@ -185,7 +185,7 @@ def _settings_of(
 def _images_of(settings: Iterable[Settings], found: SplitSet) -> dict[tuple[str, int, int], ImageList]:
     """Return the images as methods see them; those that see the same pixels share one list.
 
-    The first method has read the set. What it can read, the others can: they see it in other sizes or colours.
+    The first method has read the set. What it can read, others can: they differ in sizes and colours.
     """
     first, *others = settings
     seen = {first.pixels: found.checked.images}
