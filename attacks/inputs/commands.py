@@ -29,7 +29,7 @@ from ddsfl.model.presets import PRESETS
 
 #: Each command takes seconds with these; without them training would take minutes.
 _SMALL = [word for path, value in TINY.items() for word in ("--set", f"{path}={value}")]
-_LEARNS = ("train", "evaluate", "search")
+_LEARNS = ("train", "evaluate", "compare", "search")
 #: `demo` takes minutes and `datasets get` downloads.
 _NAMES = [name for name in COMMANDS if name not in ("demo", "datasets")]
 #: Plausible values of options; names of files are added for each case.
@@ -57,7 +57,7 @@ _VALUES: dict[str, Sequence[str]] = {
     "--groups": ("[0-9]", "(", "source", "(?P<x>.)"),
     "--classes": ("coast", "coast,forest", "nobody", ","),
     "--dataset": ("scene15", "voc2007", "none"),
-    "--methods": ("sift", "ddsfl-3layers:svm", ",", "none"),
+    "--methods": ("sift", "sift,lbp", "quick,ddsfl-3layers:svm", ",", "none"),
     "--against": ("sift", "none"),
     "--jobs": ("1", "0", "-1"),
     "--network": ("x=y", "=", "x", "sift=/dev/null"),

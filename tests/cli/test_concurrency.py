@@ -26,6 +26,7 @@ COMMANDS = {
     "encode": (["{model}", "{scenes}"], lock_of_file),
     "explain": (["{model}", "{scenes}"], lock_of_file),
     "evaluate": (["{scenes}"], lock_of_folder),
+    "compare": (["{scenes}"], lock_of_folder),
     "search": (["{scenes}"], lock_of_folder),
     "demo": ([], lock_of_folder),
     "inspect": (["{model}"], lock_of_folder),

@@ -61,6 +61,8 @@ def rows_of(*arguments):
         (["predict", "MODEL", "SET"], 0),
         (["predict", "MODEL", "SET", "--json"], 0),
         (["evaluate", "SET", "--folds", 2, "--out", "OUT", *TINY_OPTIONS], 0),
+        (["compare", "SET", "--folds", 2, "--out", "OUT", *TINY_OPTIONS], 0),
+        (["compare", "SET", "--methods", f"quick,{NASTY}"], 2),
         (["inspect", "MODEL", "--out", "OUT"], 0),
         (["explain", "MODEL", "SET", "--out", "OUT.html"], 0),
         (["encode", "MODEL", "SET", "--out", "OUT.csv"], 0),

@@ -42,6 +42,7 @@ def test_every_command_prints_in_ascii(scenes, model, tmp_path, monkeypatch):
         ["predict", model, scenes, "--json"],
         ["inspect", model, "--out", tmp_path / "pictures"],
         ["evaluate", scenes / "list.csv", "--train", 2, "--splits", 1, *TINY_OPTIONS],
+        ["compare", scenes / "list.csv", "--train", 2, "--splits", 1, *TINY_OPTIONS],
         ["datasets", "list"],
         ["reproduce", "components"],
         ["--help"],
@@ -102,7 +103,8 @@ def test_an_error_in_a_stage_leaves_no_thread_behind(scenes, tmp_path, monkeypat
     ("arguments", "work"),
     [
         (["train", "SET", "--out", "OUT"], "train.read_checked_set"),
-        (["evaluate", "SET", "--train", 2], "evaluate.read_checked_set"),
+        (["evaluate", "SET", "--train", 2], "splitting.read_checked_set"),
+        (["compare", "SET", "--train", 2], "splitting.read_checked_set"),
         (["search", "SET", "--out", "OUT"], "search.read_set"),
         (["demo", "--out", "OUT"], "demo.run_demo"),
     ],

@@ -81,6 +81,7 @@ def commands(place):
         "train": ["train", "SET", "--out", place],
         "encode": ["encode", "model", "SET", "--out", f"{place}.npz"],
         "evaluate": ["evaluate", "SET", "--out", place],
+        "compare": ["compare", "SET", "--out", place],
         "search": ["search", "SET", "--out", place],
         "demo": ["demo", "--out", place],
         "reproduce": ["reproduce", "all", "--cells", "SET", "--out", place],

@@ -110,11 +110,13 @@ def test_parts_are_joined_and_weights_of_added_blocks_are_chosen():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("surf", "'surf' is unknown; expected random-3layers"),
-        ("alexnet", "unknown.*networks are named with --network NAME=FILE"),
+        ("siift", "'siift' is unknown; did you mean 'sift'"),
+        ("rica-2layer5", "did you mean 'rica-2layers'"),
+        ("alexnet", "did you mean 'net'.*one of 'quick'.*Networks are named with --network NAME=FILE"),
         ("onnx", "unknown"),
         ("ddsfl-4layers", "unknown"),
-        ("ddsfl-2layers:none", f"expected dN or one of {', '.join(VARIANTS)}"),
+        ("ddsfl-2layers:none", f"expected one of 'dN', {', '.join(map(repr, VARIANTS))}"),
+        ("ddsfl-2layers:smv", "variant 'smv' is unknown; did you mean 'svm'"),
         ("sift+sift", "joins sift twice"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, engine_of
-from ddsfl.cli.inputs import changed_settings, check_device, check_folder, read_checked_set
+from ddsfl.cli.inputs import changed_settings, check_device, check_folder
 from ddsfl.cli.options import (
     Balanced,
     Changes,
@@ -24,7 +24,16 @@ from ddsfl.cli.options import (
 )
 from ddsfl.cli.outputs import check_free_page, hold_folder
 from ddsfl.cli.pages import check_page, write_page
-from ddsfl.cli.splitting import Splitting
+from ddsfl.cli.splitting import (
+    Folds,
+    Protocol,
+    Splits,
+    Splitting,
+    Test,
+    TestList,
+    Train,
+    TrainList,
+)
 from ddsfl.experiments.cells import Cell, cells_table, joined_confusion
 from ddsfl.experiments.evaluate import Evaluation
 from ddsfl.experiments.per_class import class_table, confusion_table
@@ -32,8 +41,7 @@ from ddsfl.experiments.reporting.album import KeptModels, model_path, names_in, 
 from ddsfl.experiments.reporting.build import report_of_cells
 from ddsfl.experiments.reporting.facts import found_part
 from ddsfl.experiments.reporting.pictures import Album
-from ddsfl.experiments.spread import evaluate_splits
-from ddsfl.images.folders import ImageSet
+from ddsfl.experiments.spread import Contender, Contest, evaluate_splits
 from ddsfl.report.checklist import common_folder
 from ddsfl.report.console import Console, show
 from ddsfl.report.plots import draw_confusion
@@ -42,29 +50,13 @@ from ddsfl.report.plots import draw_confusion
 def evaluate(
     context: typer.Context,
     images: ImageSetPath,
-    protocol: Annotated[
-        str | None,
-        typer.Option(help="folds, random or lists; by default what the other options ask for, else folds."),
-    ] = None,
-    folds: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="Number of folds, 5 by default; every image is tested once.", show_default=False
-        ),
-    ] = None,
-    train: Annotated[
-        int | None, typer.Option(min=1, help="Training images per class: random splits instead of folds.")
-    ] = None,
-    test: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of test images per class (with --train).")
-    ] = None,
-    splits: Annotated[
-        int | None, typer.Option(min=1, help="Number of random splits, 5 by default (with --train).")
-    ] = None,
-    train_list: Annotated[
-        Path | None, typer.Option(help="Text file of training images: one official split instead of folds.")
-    ] = None,
-    test_list: Annotated[Path | None, typer.Option(help="Text file of test images.")] = None,
+    protocol: Protocol = None,
+    folds: Folds = None,
+    train: Train = None,
+    test: Test = None,
+    splits: Splits = None,
+    train_list: TrainList = None,
+    test_list: TestList = None,
     groups: Groups = None,
     preset: Preset = "quick",
     changes: Changes = None,
@@ -117,15 +109,7 @@ def evaluate(
     elif report is not None:  # the page needs the models of all splits; the lock of the page holds them, too
         folder = report.with_name(f"{report.name}.splits")
         check_folder(folder)
-    image_set = ImageSet.find(images)
-    group_of = splitting.groups_of(images, image_set)
-    # Impossible splits are found before the images are read.
-    first = splitting.draw(image_set, dict(enumerate(image_set.labels)), group_of, seed)
-    official = first[0] if splitting.kind == "lists" else None
-    decoded, labels, findings = read_checked_set(image_set, settings, strict, console, official)
-    drawn = splitting.draw(image_set, labels, group_of, seed)
-    if splitting.kind == "folds" and (fewer := splitting.n_folds(labels, group_of)[1]):
-        console.say(fewer)
+    image_set, (decoded, labels, findings), drawn = splitting.read(images, settings, seed, strict, console)
     names = names_in(images, image_set.paths)
     evaluation = Evaluation(
         settings,
@@ -137,7 +121,8 @@ def evaluate(
         names=names,
         keep_models=keep_models or report is not None,
     )
-    cells = evaluate_splits(evaluation, decoded, labels, drawn, spread, console)
+    contest = Contest([Contender(evaluation, decoded)], labels, drawn)
+    cells = [cell for [cell] in evaluate_splits(contest, spread, console)]
     show(cells_table(cells), class_table(cells))
     if "confusion" in cells[0]:
         show(confusion_table(cells))

@@ -31,20 +31,33 @@ from ddsfl.report.findings import Finding
 
 def changed_settings(name: str, changes: list[str] | None, balanced: bool = False) -> Settings:
     """Return the settings of a preset with the changes of the command line."""
-    changed: dict[str, Any] = {}
-    for change in changes or []:
-        path, equals, value = change.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
-        changed[path] = parsed_value(value)
+    changed = parsed_changes(changes)
     if name not in PRESETS:
         raise typer.BadParameter(f"--preset {name} is unknown{among(name, PRESETS)}")
     try:
         settings = PRESETS[name].change(changed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    if not balanced:
-        return settings
+    return with_balance(settings) if balanced else settings
+
+
+def parsed_changes(changes: list[str] | None) -> dict[str, Any]:
+    """Return the values of --set by path.
+
+    >>> parsed_changes(["layers.step=4", "colour=lab"])
+    {'layers.step': 4, 'colour': 'lab'}
+    """
+    changed = {}
+    for change in changes or []:
+        path, equals, value = change.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set {change}: expected PATH=VALUE")
+        changed[path] = parsed_value(value)
+    return changed
+
+
+def with_balance(settings: Settings) -> Settings:
+    """Return the settings with equal weights of all classes, which --balanced asks for."""
     weight = settings.classifier.get("class_weight", "balanced")
     if weight != "balanced":
         raise typer.BadParameter(

@@ -36,6 +36,7 @@ COMMANDS = {
     "predict": Entry("predict:predict", "Classify images."),
     "explain": Entry("explain:explain", "Show why images got their labels."),
     "evaluate": Entry("evaluate:evaluate", "Train and test on splits of an image set."),
+    "compare": Entry("compare:compare", "Compare several methods on one image set, with a test."),
     "encode": Entry("encode:encode", "Compute the vectors of images and write them to a file."),
     "report": Entry("report:report", "Write one page on a model and its mistakes."),
     "inspect": Entry("inspect:inspect", "Describe a model and draw what it learned."),

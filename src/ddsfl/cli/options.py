@@ -46,6 +46,9 @@ Network = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=FILE", help="Path of a network or table file of the model (repeatable)."),
 ]
+NetworkFile = Annotated[
+    list[str] | None, typer.Option("--network", metavar="NAME=FILE", help="An ONNX file (repeatable).")
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Random seed.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print only problems.")]

@@ -11,7 +11,7 @@ import typer
 
 from ddsfl.cli.engines import Address, EngineName, GpusPerWorker, Workers, engine_of
 from ddsfl.cli.inputs import check_folder, network_files
-from ddsfl.cli.options import Device, QuietTable
+from ddsfl.cli.options import Device, NetworkFile, QuietTable
 from ddsfl.cli.outputs import hold_folder
 from ddsfl.compute.stages import write_whole
 from ddsfl.experiments.complement import complement, draw_examples
@@ -42,9 +42,7 @@ def reproduce(
         list[str] | None, typer.Option(help="Data set (repeatable); by default all that have cells.")
     ] = None,
     splits: Annotated[int | None, typer.Option(help="Number of splits; default: the protocol's.")] = None,
-    network: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=FILE", help="An ONNX file (repeatable).")
-    ] = None,
+    network: NetworkFile = None,
     cells: Annotated[Path, typer.Option(help="Folder of the cells.")] = Path("results/cells"),
     out: Annotated[Path | None, typer.Option(help="Folder for Markdown and pictures.")] = None,
     methods: Annotated[str | None, typer.Option(help="Compute only the cells of these methods: a,b.")] = None,

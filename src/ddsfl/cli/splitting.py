@@ -1,16 +1,20 @@
-"""How `ddsfl evaluate` and `ddsfl search` split images: which options fit together, and what they draw."""
+"""How commands split images: the options, which of them fit together, and what they draw."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
+from ddsfl.cli.inputs import CheckedSet, read_checked_set
 from ddsfl.datasets.groups import read_groups
 from ddsfl.datasets.splits import Split, SplitError, fold_splits, most_folds, official_split, random_splits
 from ddsfl.images.folders import ImageSet, ImageSetError, Label
+from ddsfl.model.settings import Settings
+from ddsfl.report.console import Console
 
 #: Each protocol, and the options that ask for it.
 PROTOCOLS = {
@@ -20,10 +24,42 @@ PROTOCOLS = {
 }
 N_FOLDS, N_SPLITS = 5, 5
 
+Protocol = Annotated[
+    str | None,
+    typer.Option(help="folds, random or lists; by default what the other options ask for, else folds."),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        min=2, help="Number of folds, 5 by default; every image is tested once.", show_default=False
+    ),
+]
+Train = Annotated[
+    int | None, typer.Option(min=1, help="Training images per class: random splits instead of folds.")
+]
+Test = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of test images per class (with --train).")
+]
+Splits = Annotated[
+    int | None, typer.Option(min=1, help="Number of random splits, 5 by default (with --train).")
+]
+TrainList = Annotated[
+    Path | None, typer.Option(help="Text file of training images: one official split instead of folds.")
+]
+TestList = Annotated[Path | None, typer.Option(help="Text file of test images.")]
+
+
+class SplitSet(NamedTuple):
+    """An image set that was read, and its splits."""
+
+    image_set: ImageSet
+    checked: CheckedSet
+    splits: list[Split]
+
 
 @dataclass(frozen=True)
 class Splitting:
-    """The options of `ddsfl evaluate` that say which images train and which test; None: not given.
+    """The options that say which images train and which test; None: not given.
 
     >>> Splitting(train=10).kind, Splitting().kind
     ('random', 'folds')
@@ -66,6 +102,21 @@ class Splitting:
 
     def _is_given(self, option: str) -> bool:
         return getattr(self, option.removeprefix("--").replace("-", "_")) is not None
+
+    def read(self, images: Path, settings: Settings, seed: int, strict: bool, console: Console) -> SplitSet:
+        """Read an image set once, as ``settings`` see it, and draw its splits.
+
+        Impossible splits are found before the images are read. Images that cannot be read are listed.
+        """
+        image_set = ImageSet.find(images)
+        groups = self.groups_of(images, image_set)
+        first = self.draw(image_set, dict(enumerate(image_set.labels)), groups, seed)
+        official = first[0] if self.kind == "lists" else None
+        checked = read_checked_set(image_set, settings, strict, console, official)
+        splits = self.draw(image_set, checked.label_of, groups, seed)
+        if self.kind == "folds" and (fewer := self.n_folds(checked.label_of, groups)[1]):
+            console.say(fewer)
+        return SplitSet(image_set, checked, splits)
 
     def groups_of(self, images: Path, image_set: ImageSet) -> list[str] | None:
         """Return the group of each image; None without --groups."""

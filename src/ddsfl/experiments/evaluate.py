@@ -109,8 +109,12 @@ def cell_path(folder: Path, method: str, split: str) -> Path:
     >>> cell_path(Path("cells"), "ddsfl-2layers:svm", "random 1").name
     'ddsfl-2layers_svm.random1.json'
     """
-    name = f"{method}.{split}".replace(" ", "").replace("/", "-").replace(":", "_")
-    return folder / f"{name}.json"
+    return folder / f"{file_name(f'{method}.{split}')}.json"
+
+
+def file_name(name: str) -> str:
+    """Return the name of a method or a split as a part of file names."""
+    return name.replace(" ", "").replace("/", "-").replace(":", "_")
 
 
 def settings_of_cell(settings: Settings) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ddsfl.compute.parameters import among
 from ddsfl.descriptors.registry import METHODS
 from ddsfl.encoder.block import Block
 from ddsfl.model.presets import BANK, LLC, PRESETS, preset
@@ -112,11 +113,10 @@ def _part(name: str, networks: NetworkPaths) -> Settings:
         return _single(Block(name, source=name, coding=coding))
     match = re.fullmatch(r"(random|rica|ddsfl)-([123])layers?(?::([a-z0-9-]+))?", name)
     if match is None:
-        learned = ", ".join(f"{kind}-3layers" for kind in LEARNING)
-        known = [*PRESETS, *DESCRIPTORS, *networks]
+        learned = [f"{kind}-{number}layers" for kind in LEARNING for number in (1, 2, 3)]
+        known = [*PRESETS, *DESCRIPTORS, *networks, *learned]
         raise ValueError(
-            f"method {name!r} is unknown; expected {learned} or {', '.join(known)}; "
-            "networks are named with --network NAME=FILE."
+            f"method {name!r} is unknown{among(name, known)} Networks are named with --network NAME=FILE."
         )
     return _learned(match[1], int(match[2]), match[3])
 
@@ -129,7 +129,7 @@ def _learned(kind: str, n_layers: int, variant: str | None) -> Settings:
         changes["layers.bank.n_filters"] = int(variant[1:])
     elif variant is not None:
         if variant not in VARIANTS:
-            raise ValueError(f"variant {variant!r} is unknown; expected dN or one of {', '.join(VARIANTS)}.")
+            raise ValueError(f"variant {variant!r} is unknown{among(variant, ['dN', *VARIANTS])}")
         changes |= VARIANTS[variant]
     return settings.change(changes)
 

@@ -19,6 +19,13 @@ from ddsfl.experiments.methods import method
 #: How a missing number is shown: a dash.
 MISSING = "\u2013"
 
+#: Below this p-value a difference is called unlikely to be chance.
+LEVEL = 0.05
+#: A t-test over fewer splits can hardly tell a difference from chance.
+FEWEST_SPLITS = 3
+#: Differences between accuracies that are equal but for rounding, in percentage points.
+_ROUNDING = 1e-9
+
 #: Cells of one data set, by method and name of the split.
 CellsByMethod = Mapping[str, Mapping[str, Cell]]
 
@@ -134,6 +141,35 @@ class Difference(NamedTuple):
     """Two-sided paired t-test; NaN for one split."""
     p_corrected: float
     """The same with the variance of Nadeau and Bengio, because training sets of random splits overlap."""
+
+    @property
+    def untested(self) -> str | None:
+        """Why a t-test says nothing about this difference; None if it does.
+
+        >>> Difference(2.0, 0.0, 5, 0.0, 0.0).untested
+        'the same on all splits, so a test says nothing'
+        """
+        if self.n < FEWEST_SPLITS:
+            return f"a test needs {FEWEST_SPLITS} or more splits"
+        if self.spread <= _ROUNDING < abs(self.mean):
+            return "the same on all splits, so a test says nothing"
+        return None
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values of several comparisons so that each can be held against `LEVEL` (Holm, 1979).
+
+    The smallest of m is multiplied by m, the next by m - 1 and so on; none becomes smaller than the one
+    before it, or larger than 1. The chance to see any difference where there is none then stays below it.
+
+    >>> adjusted([0.04, 0.01, 0.5])
+    [0.08, 0.03, 0.5]
+    """
+    result, least = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(np.argsort(p_values, kind="stable")):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        result[place] = least
+    return result
 
 
 def compare(cells_a: Mapping[str, Cell], cells_b: Mapping[str, Cell]) -> Difference | None:

@@ -135,14 +135,14 @@ class _Bench:
     ) -> None:
         self.sources, self.labels, self.folds, self.folder = images.sources, labels, folds, folder
         self.seed, self.device, self.console = seed, device, console
-        self._seen = {_pixels(settings): images}
+        self._seen = {settings.pixels: images}
         self.prefix = ""  # of the messages of the next trial
 
     def images(self, settings: Settings) -> ImageList:
         """Return the images as these settings see them; they are decoded once per kind of pixels."""
-        if _pixels(settings) not in self._seen:
-            self._seen[_pixels(settings)] = settings.image_list(self.sources)
-        return self._seen[_pixels(settings)]
+        if settings.pixels not in self._seen:
+            self._seen[settings.pixels] = settings.image_list(self.sources)
+        return self._seen[settings.pixels]
 
     def say(self, text: str) -> None:
         """Print a line of information."""
@@ -193,10 +193,6 @@ class _Bench:
 
     def _stages(self, fold: int) -> Path:
         return self.folder / f"fold{fold + 1}.stages"
-
-
-def _pixels(settings: Settings) -> tuple[str, int, int]:
-    return settings.colour, settings.max_side, settings.min_side
 
 
 def _is_foreign(stages: Stages, path: Path) -> bool:

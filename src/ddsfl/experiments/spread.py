@@ -1,14 +1,17 @@
-"""Splits on an engine: several are trained and tested at a time."""
+"""Splits, each with one method or several, in this process or on an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from ddsfl.compute.stages import remove_stages
 from ddsfl.datasets.splits import Split
 from ddsfl.experiments.cells import Cell
-from ddsfl.experiments.evaluate import Evaluation, evaluate_split
+from ddsfl.experiments.evaluate import Evaluation, cell_path, evaluate_split
 from ddsfl.experiments.results import score_of
 from ddsfl.images.folders import Label
 from ddsfl.images.image_list import ImageList
@@ -16,23 +19,53 @@ from ddsfl.report.console import Console
 from ddsfl.scale.engine import Engine, Here, Say, Worker
 
 
-def evaluate_splits(
-    evaluation: Evaluation,
-    images: ImageList,
-    labels: Mapping[int, Label],
-    splits: Sequence[Split],
-    engine: Engine,
-    console: Console,
-) -> list[Cell]:
-    """Return the cell of each split. In this process its stages are shown, elsewhere its end."""
+class Contender(NamedTuple):
+    """A method, and the images as it sees them."""
+
+    evaluation: Evaluation
+    images: ImageList
+
+
+class Contest(NamedTuple):
+    """What is evaluated on each split.
+
+    Attributes
+    ----------
+    contenders : the methods; all of them train and test on the same images.
+    labels : the label of each image, by its index.
+    splits : the splits.
+    scratch : folder for the stages of a split that is not finished, which its methods share; None: each
+        method keeps its own, next to its cells.
+    """
+
+    contenders: Sequence[Contender]
+    labels: Mapping[int, Label]
+    splits: Sequence[Split]
+    scratch: Path | None = None
+
+    def title(self, split: Split, method: str) -> str:
+        """Return how messages name one method on one split."""
+        return split.name if len(self.contenders) == 1 else f"{split.name}, {method}"
+
+    def cells_of(self, split: Split, console: Console) -> Iterator[Cell]:
+        """Yield the cell of each method on a split, in their order."""
+        shared = None
+        if self.scratch is not None:
+            shared = cell_path(self.scratch, "shared", split.name).with_suffix(".stages")
+        for evaluation, images in self.contenders:
+            console.prefix = f"{self.title(split, evaluation.method)}: "
+            evaluation = evaluation if shared is None else replace(evaluation, shared_stages=shared)
+            yield evaluate_split(evaluation, images, self.labels, split, console)
+        if shared is not None:
+            remove_stages(shared)
+
+
+def evaluate_splits(contest: Contest, engine: Engine, console: Console) -> list[list[Cell]]:
+    """Return the cells of each split. In this process their stages are shown, elsewhere their ends."""
     if isinstance(engine, Here):
-        cells = []
-        for split in splits:
-            console.prefix = f"{split.name}: "
-            cells.append(evaluate_split(evaluation, images, labels, split, console))
-        return cells
-    make = partial(partial, _evaluate, evaluation, images, labels, splits)
-    return run_splits(engine, make, splits, range(len(splits)), console.say)
+        return [list(contest.cells_of(split, console)) for split in contest.splits]
+    make = partial(partial, _evaluate, contest)
+    return run_splits(engine, make, contest.splits, range(len(contest.splits)), console.say)
 
 
 def run_splits(
@@ -56,17 +89,12 @@ def run_splits(
     return [results[number] for number in numbers]
 
 
-def _evaluate(
-    evaluation: Evaluation,
-    images: ImageList,
-    labels: Mapping[int, Label],
-    splits: Sequence[Split],
-    number: int,
-    say: Say,
-) -> Cell:
-    """Return the cell of one split, in a worker."""
-    cell = evaluate_split(evaluation, images, labels, splits[number])
-    score = score_of(cell)
-    shown = "" if score is None else f" {score:.2f}"
-    say(f"{splits[number].name}:{shown} ({cell['wall_seconds']:.0f} s)")
-    return cell
+def _evaluate(contest: Contest, number: int, say: Say) -> list[Cell]:
+    """Return the cells of one split, in a worker."""
+    split, cells = contest.splits[number], []
+    for cell in contest.cells_of(split, Console.silent()):
+        score = score_of(cell)
+        shown = "" if score is None else f" {score:.2f}"
+        say(f"{contest.title(split, cell['method'])}:{shown} ({cell['wall_seconds']:.0f} s)")
+        cells.append(cell)
+    return cells

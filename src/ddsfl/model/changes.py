@@ -12,8 +12,12 @@ from ddsfl.descriptors.registry import METHODS
 from ddsfl.learning.exemplars import SELECTORS
 
 
+class NoSuchSetting(ValueError):
+    """A path that leads to no setting."""
+
+
 def change_value(values: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a path, whose parts are separated by dots; raise ValueError if there is no such place.
+    """Set the value at a path, whose parts are separated by dots; NoSuchSetting if there is no such place.
 
     A path through a list without a number means all of its items. The value itself is not checked.
 
@@ -59,21 +63,21 @@ def _change(place: Any, parts: list[str], value: Any, path: str, known: list[str
     if isinstance(place, list):
         numbered = first.isdecimal()
         if numbered and int(first) >= len(place):
-            raise ValueError(f"setting {path!r}: there are only {len(place)} items, numbered from 0.")
+            raise NoSuchSetting(f"setting {path!r}: there are only {len(place)} items, numbered from 0.")
         if numbered and not rest:
-            raise ValueError(f"setting {path!r} names a complete item; expected one of its values.")
+            raise NoSuchSetting(f"setting {path!r} names a complete item; expected one of its values.")
         chosen = [place[int(first)]] if numbered else place
         if not numbered and rest:  # a layer without filters has no bank to change
             chosen = [item for item in place if not isinstance(item, dict) or item.get(first, 0) is not None]
         if not chosen:
-            raise ValueError(f"setting {path!r} changes nothing; expected at least one item with {first}.")
+            raise NoSuchSetting(f"setting {path!r} changes nothing; expected at least one item with {first}.")
         for item in chosen:
             _change(item, rest if numbered else parts, value, path, known)
     elif not isinstance(place, dict) or (first not in place and (rest or not _open_ended(path))):
         near = _meant(path, known)
         hint = "" if near is None else f"; did you mean {near!r}?"
         found = f" Found {', '.join(map(str, place))}." if isinstance(place, dict) and place else ""
-        raise ValueError(f"setting {path!r} does not exist{hint or '.'}{found}")
+        raise NoSuchSetting(f"setting {path!r} does not exist{hint or '.'}{found}")
     elif rest:
         _change(place[first], rest, value, path, known)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ from ddsfl.descriptors.registry import METHODS, make_source
 from ddsfl.encoder.block import Block
 from ddsfl.images.image_list import Colour, ImageList
 from ddsfl.learning.layer import Layer
-from ddsfl.model.changes import change_value
+from ddsfl.model.changes import NoSuchSetting, change_value
 from ddsfl.patches.source import Source
 
 #: What ``sources`` may name: all descriptors except the learned layers, which ``layers`` defines.
@@ -138,6 +139,11 @@ class Settings(Checked):
         """Minimum side of the images: one field of the largest descriptor."""
         return max(source.min_side for source in self.make_sources().values())
 
+    @property
+    def pixels(self) -> tuple[str, int, int]:
+        """What decides how images are seen: colour, largest and smallest side."""
+        return self.colour, self.max_side, self.min_side
+
     def source(self, name: str) -> Mapping[str, Any]:
         """Return method and parameters of a source."""
         if name == "stack":
@@ -213,6 +219,20 @@ class Settings(Checked):
         except ParameterError as error:
             found = "" if error.found is None else f": found {error.found}"
             raise ValueError(f"setting {_as_written(error, changes)}{found}{error.problem}") from error
+
+    def applicable(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of ``changes`` whose paths these settings have.
+
+        >>> from ddsfl.model.presets import preset
+        >>> preset("quick").applicable({"max_side": 200, "layers.2.step": 4, "words": 9})
+        {'max_side': 200}
+        """
+        values, kept = self.to_json(), {}
+        for path, value in changes.items():
+            with contextlib.suppress(NoSuchSetting):
+                change_value(values, path, plain(value))
+                kept[path] = value
+        return kept
 
 
 def plain(value: Any) -> Any:

@@ -10,12 +10,9 @@ from scipy.stats import binomtest
 from ddsfl.compute.words import counted
 from ddsfl.experiments.cells import Cell
 from ddsfl.experiments.reporting.answers import answers_part
-from ddsfl.experiments.results import compare
+from ddsfl.experiments.results import LEVEL, compare
 from ddsfl.images.folders import label_names
 from ddsfl.report.pages.report_view import ClassRow, Comparison, Disagreement, Measure
-
-#: Below this a difference is called unlikely to be chance.
-_LEVEL = 0.05
 
 
 class Pair(NamedTuple):
@@ -152,6 +149,6 @@ def _words(
 
 
 def _chance(p: float) -> str:
-    if p < _LEVEL:
+    if p < LEVEL:
         return f"So large a difference is unlikely to be chance (p = {p:.2g}, sign test over images)."
     return f"That could be chance (p = {p:.2g}, sign test over images)."
