@@ -16,7 +16,7 @@ from ddsfl.experiments import grid, methods
 from ddsfl.experiments.evaluate import cell_path
 from ddsfl.experiments.grid import Grid, run_grid
 from ddsfl.images.scenes import make_scenes
-from ddsfl.model import fit as fitting
+from ddsfl.model import vectors as training_vectors
 from ddsfl.model.classifier import SceneClassifier
 from ddsfl.scale.engine import Engine, Outcome
 from ddsfl.scale.processes import Processes
@@ -117,7 +117,8 @@ def test_shared_vectors_are_scored_as_the_model_scores_the_images(scenes, monkey
 
     monkeypatch.setattr(evaluation, "_test_scores", watched)
     monkeypatch.setattr(evaluation, "SCORED_AT_ONCE", 3)
-    monkeypatch.setattr(fitting, "choose_weights", lambda *args, **options: WeightChoice((1.0, 3.0), []))
+    chosen = WeightChoice((1.0, 3.0), [])
+    monkeypatch.setattr(training_vectors, "choose_weights", lambda *args, **options: chosen)
     run_grid(scenes("sift", "ddsfl-1layer+sift"))
     assert weights == [(1.0,), (1.0, 3.0)]
 
