@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -76,6 +77,13 @@ def test_an_error_of_make_is_raised_and_ends_nothing_else(engine):
 
 
 @pytest.mark.slow
+def test_after_a_make_that_cannot_travel_the_engine_can_be_used(engine):
+    for _ in range(2):  # in a new process, and in one that stayed
+        with pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
+            list(engine.run(lambda: crews.square, [1]))
+        assert [outcome.result for outcome in engine.run(makes(crews.square), [3])] == [9]
+
+
 def test_workers_that_die_while_they_are_made_are_not_replaced_without_end():
     with Processes(1) as engine, pytest.raises(ValueError, match="killed by SIGKILL"):
         list(engine.run(crews.dies_when_made, [1]))
