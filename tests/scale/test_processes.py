@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -114,6 +115,15 @@ def test_processes_do_not_hear_ctrl_c():
         child = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert child.stdout == "True\n"
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_message_that_is_cut_off_ends_a_process_without_a_word(monkeypatch):
+    monkeypatch.setattr(processes.signal, "signal", lambda *args: None)
+    monkeypatch.setattr(processes, "_end_with_parent", lambda: None)
+    ours, theirs = multiprocessing.Pipe()
+    os.write(ours.fileno(), struct.pack("!i", 1000) + b"the beginning")
+    ours.close()
+    processes._serve(theirs)
 
 
 def test_at_least_one_process_is_needed():
