@@ -44,6 +44,10 @@ def test_a_part_comes_back(part, tmp_path):
     assert pd.read_parquet(tmp_path)["path"].tolist() == table["path"].to_pylist()
 
 
+def test_a_part_has_one_row_group(part):
+    assert pq.read_metadata(part).num_row_groups == 1
+
+
 def test_every_page_has_a_checksum(part):
     column = pq.read_metadata(part).row_group(0).column(0)
     end = column.data_page_offset + column.total_compressed_size
