@@ -10,6 +10,7 @@ from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
 from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.rows import VectorRows
 from ddsfl.compute.device import make_generator
+from ddsfl.compute.svm import fit_one_vs_rest
 
 
 def scenes(seed, images=60, inputs=9, classes=3, spread=1.5):
@@ -40,6 +41,26 @@ def test_class_weights_equal_sample_weights_of_linear_svc():
     each = np.array([weights.get(name, 1.0) for name in y])
     reference = LinearSVC(C=0.3, tol=1e-10, max_iter=100_000).fit(X, y, sample_weight=each)
     np.testing.assert_allclose(ours.coef_, reference.coef_, atol=1e-5)
+
+
+def test_costs_that_lbfgs_cannot_solve_are_solved_in_memory():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 90)), rng.integers(0, 3, 120)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    targets = torch.from_numpy(OneVsRest.of(y).targets)
+    weights, biases = fit_one_vs_rest(torch.from_numpy(X), targets, 1e6)
+    ours = LinearClassifier(C=1e6, device="cpu").fit(X, y)
+    np.testing.assert_allclose(ours.coef_, weights, rtol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, biases, rtol=1e-6)
+    folds, rows, costs = np.arange(120) % 3, VectorRows(torch.from_numpy(X)), torch.full_like(targets, 1e6)
+    low = rows.held_out(targets, costs / 1e6, folds)[1]
+    decisions, known = rows.held_out(targets, costs, folds, low)
+    assert known is low
+    for fold in range(3):
+        held = torch.from_numpy(folds == fold)
+        weights, biases = fit_one_vs_rest(torch.from_numpy(X), torch.where(held[:, None], 0, targets), 1e6)
+        expected = torch.from_numpy(X) @ weights.T + biases
+        torch.testing.assert_close(decisions[held], expected[held], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

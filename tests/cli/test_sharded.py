@@ -69,6 +69,35 @@ def test_the_same_command_resumes(ddsfl, model, photos, tmp_path):
     assert sorted(changed) == ["_manifest.json", "part-00000.parquet", "part-00001.parquet"]
 
 
+def test_results_next_to_tables_are_not_read_by_the_next_run(ddsfl, model, photos, tmp_path):
+    container_of("parquet-bytes", photos, tmp_path / "data")
+    out = tmp_path / "data" / "o.parquet"
+    for said in ("6 rows in 2 parts", "2 of 2 parts complete"):
+        code, _, err = ddsfl("encode", model, tmp_path / "data", "--out", out)
+        assert code == 0
+        assert said in err
+    assert manifest_of(out)["n_images"] == 6
+
+
+def test_results_are_not_an_input_of_themselves(ddsfl, model, photos, tmp_path):
+    out = tmp_path / "o.parquet"
+    assert ddsfl("predict", model, tmp_path / "photos", "--out", out)[0] == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for given in (out, part_path(out, 0), out / ".." / "o.parquet"):
+        code, _, err = ddsfl("predict", model, given, "--out", out, "--overwrite")
+        assert code == 2
+        assert "expected another place" in " ".join(err.replace("│", " ").split())
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_path_that_is_not_there_is_no_image(ddsfl, model, tmp_path):
+    for name in ("photo", "photo.png"):
+        code, _, err = ddsfl("predict", model, tmp_path / name, "--out", tmp_path / "o.parquet")
+        assert code == 1
+        assert err.endswith(f"{tmp_path / name} cannot be opened: no such file or directory.\n")
+        assert not (tmp_path / "o.parquet").exists()
+
+
 def test_added_and_removed_images(ddsfl, model, photos, tmp_path):
     out = tmp_path / "p.parquet"
     command = ("predict", model, tmp_path / "photos", "--out", out, "--shard-size", 2)

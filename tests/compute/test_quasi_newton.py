@@ -84,3 +84,15 @@ def test_an_objective_that_only_rounding_changes_is_at_its_minimum():
         return Values(torch.ones(len(which), dtype=torch.float64), torch.ones_like(points.double()))
 
     assert minimise(level, torch.ones(2, 3), plain, precision=1e-6, max_passes=1000) < 10
+
+
+def test_a_point_that_seemed_better_than_it_is_ends_the_search():
+    calls = []
+
+    def evaluate(points, which):
+        calls.append(len(which))
+        rounding = 1e-5 if len(calls) == 1 else 0.0
+        return Values(1 - rounding + (points.double() ** 2).sum(1), 2 * points.double())
+
+    points = torch.full((1, 3), 1e-4)
+    assert minimise(evaluate, points, lambda v, which: v / 2, precision=1e-9, max_passes=1000) < 60

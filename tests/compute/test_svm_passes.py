@@ -75,7 +75,7 @@ def test_each_fold_is_left_out_of_its_own_problems(monkeypatch, plane_bytes):
 def test_a_good_start_saves_passes_and_is_not_changed(monkeypatch):
     counts = []
     plain = svm_passes.minimise
-    monkeypatch.setattr(svm_passes, "minimise", lambda *a, **k: counts.append(plain(*a, **k)))
+    monkeypatch.setattr(svm_passes, "minimise", lambda *a, **k: counts.append(plain(*a, **k)) or counts[-1])
     rows, targets = rows_and_targets()
     problems = FoldedProblems(targets, torch.full_like(targets, 10.0))
     first = fit_in_passes(HeldRows(rows, at_once=50), problems)
@@ -93,7 +93,7 @@ def test_the_curvature_saves_passes(monkeypatch, exact_width):
     problems = FoldedProblems(targets, torch.full_like(targets, 100.0))
     counts = []
     plain = svm_passes.minimise
-    monkeypatch.setattr(svm_passes, "minimise", lambda *a, **k: counts.append(plain(*a, **k)))
+    monkeypatch.setattr(svm_passes, "minimise", lambda *a, **k: counts.append(plain(*a, **k)) or counts[-1])
     fit_in_passes(HeldRows(rows, at_once=100), problems)
     monkeypatch.setattr(svm_passes.Curvature, "inverse", lambda self, vectors, pull: vectors)
     fit_in_passes(HeldRows(rows, at_once=100), problems)
@@ -148,3 +148,11 @@ def test_on_a_gpu():
     ).cpu()
     found = outputs(rows, planes).double()
     torch.testing.assert_close(found, expected(rows, targets, costs), atol=1e-3, rtol=0)
+
+
+def test_too_few_passes_are_told(monkeypatch):
+    rows, targets = rows_and_targets()
+    problems = FoldedProblems(targets, torch.full_like(targets, 10.0))
+    monkeypatch.setattr(svm_passes, "MAX_PASSES", 3)
+    with pytest.warns(UserWarning, match="after 3 passes over the vectors an SVM was not solved"):
+        fit_in_passes(HeldRows(rows, at_once=17), problems)

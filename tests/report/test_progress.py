@@ -11,6 +11,7 @@ from ddsfl.report.progress import Pass
         (0, 12.0, "0 of 1000 images, 0 %"),
         (400, 12.0, "400 of 1000 images, 40 %, 200 images/s, 3 s left"),
         (5, 12.0, "5 of 1000 images, 0 %, 2.5 images/s, 7 min left"),
+        (1, 70.0, "1 of 1000 images, 0 %, 0.02 images/s, 16 h left"),
         (400, 10.0, "400 of 1000 images, 40 %, 0 s left"),  # no time has passed
     ],
 )

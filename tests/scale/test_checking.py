@@ -26,9 +26,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def write(folder, number, names=("a", "b"), stamp=STAMP, errors=1, fields=FIELDS):
+def write(folder, number, names=("a", "b"), stamp=STAMP, errors=1, fields=FIELDS, unlike=0, classes=()):
     table = table_of(list(names), {1: "no image"}, fields, [pa.array([1.0] * (len(names) - 1), pa.float32())])
-    write_part(part_path(folder, number), table, Facts(stamp, "s", len(names), errors, 0, []))
+    write_part(part_path(folder, number), table, Facts(stamp, "s", len(names), errors, unlike, list(classes)))
 
 
 def test_a_complete_folder_has_no_problems(folder):
@@ -53,6 +53,8 @@ def test_missing_and_surplus_parts(folder):
     [
         ({"stamp": {**STAMP, "model": "b"}}, "differs in the model (b there, a here)"),
         ({"errors": 0}, "has 1 rows with an error; expected 0"),
+        ({"unlike": 1}, "has 0 images unlike the training; expected 1"),
+        ({"classes": ["sea"]}, "does not have the classes of the manifest"),
         ({"fields": pa.schema([("score", pa.float32())])}, "does not have the columns of the manifest"),
     ],
 )
@@ -62,6 +64,19 @@ def test_parts_of_another_run(folder, change, reason):
     assert reason.replace("(b there, a here)", "(a there, b here)") in problem
     assert "part-00001.parquet" in problem
     assert problem.endswith("Remove it and run the command again.")
+
+
+def test_parts_that_changed_places_are_found(folder):
+    one, other = part_path(folder, 0), part_path(folder, 2)
+    kept = other.read_bytes()
+    other.write_bytes(one.read_bytes())
+    assert len(check_folder(folder).problems) == 1
+    one.write_bytes(kept)
+    problems = check_folder(folder).problems
+    assert [line.partition(" was written under another name.")[0] for line in problems] == [
+        str(one),
+        str(other),
+    ]
 
 
 def test_damage_in_a_page_is_found(folder):

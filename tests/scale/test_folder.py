@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 
 import pytest
 
@@ -49,6 +51,26 @@ def test_another_run_is_refused_and_nothing_is_touched(tmp_path, change, words):
         start(tmp_path, manifest({**STAMP, **change}))
     assert "--overwrite" in str(error.value)
     assert (tmp_path / NAME).read_bytes() == before
+
+
+def test_what_killed_processes_left_is_removed_even_if_nothing_is_written(tmp_path):
+    start(tmp_path, manifest())
+    left = tmp_path / ".part-00000.parquet.99999999-abcdef.part"
+    left.write_text("half")
+    start(tmp_path, manifest())
+    assert not left.exists()
+
+
+def test_a_manifest_that_another_process_writes_is_waited_for(tmp_path):
+    start(tmp_path, manifest())
+    begun = []
+    thread = threading.Thread(target=lambda: begun.append(start(tmp_path, manifest())))
+    with held(lock_of_file(tmp_path / NAME), tmp_path / NAME, "another"):
+        thread.start()
+        time.sleep(0.3)
+        assert begun == []
+    thread.join()
+    assert [one.listing for one in begun] == ["l"]
 
 
 def test_other_images_update_the_manifest_of_a_full_run_only(tmp_path):

@@ -44,16 +44,39 @@ def test_a_part_comes_back(part, tmp_path):
     assert pd.read_parquet(tmp_path)["path"].tolist() == table["path"].to_pylist()
 
 
+def test_a_part_has_one_row_group(part):
+    assert pq.read_metadata(part).num_row_groups == 1
+
+
 def test_every_page_has_a_checksum(part):
     column = pq.read_metadata(part).row_group(0).column(0)
     end = column.data_page_offset + column.total_compressed_size
     for offset in range(end - 12, end):  # behind the header of the page, which has numbers nobody needs
-        damaged = bytearray(part.read_bytes())
+        sound = part.read_bytes()
+        damaged = bytearray(sound)
         damaged[offset] ^= 4
-        copy = part.with_name("part-00008.parquet")
-        copy.write_bytes(damaged)
-        with pytest.raises(DamagedPart, match=r"part-00008\.parquet is damaged"):
-            read_part(copy)
+        part.write_bytes(damaged)
+        with pytest.raises(DamagedPart, match=r"part-00007\.parquet is damaged"):
+            read_part(part)
+        part.write_bytes(sound)
+
+
+def test_names_of_columns_that_are_no_utf_8_are_damage(part):
+    contents = bytearray(part.read_bytes())
+    footer = len(contents) - 8 - int.from_bytes(contents[-8:-4], "little")
+    contents[contents.index(b"label", footer)] ^= 0x80
+    part.write_bytes(contents)
+    with pytest.raises(DamagedPart, match="is damaged"):
+        read_part(part)
+
+
+def test_a_part_under_another_name_is_not_taken_for_one(part):
+    other = part.with_name("part-00008.parquet")
+    other.write_bytes(part.read_bytes())
+    for read in (read_facts, read_part):
+        with pytest.raises(DamagedPart, match=r"part-00008\.parquet was written under another name"):
+            read(other)
+    assert finished(other, FACTS.stamp, lambda: "abc") is None
 
 
 def test_what_is_no_part_is_damaged(part, tmp_path):
@@ -64,7 +87,8 @@ def test_what_is_no_part_is_damaged(part, tmp_path):
             read_facts(part)
         assert finished(part, FACTS.stamp, lambda: "abc") is None
     table = pa.table({"path": ["x"]})
-    for metadata in (None, {"ddsfl": "[]"}, {"ddsfl": '{"stamp": {}}'}, {"ddsfl": FACTS_WITH_TEXT}):
+    texts = ("[]", '{"stamp": {}}', FACTS_WITH_TEXT, FACTS_WITH_TEXT.replace('"3"', "3").replace("{}", "[]"))
+    for metadata in (None, *({"ddsfl": text} for text in texts)):
         pq.write_table(table.replace_schema_metadata(metadata), part)
         with pytest.raises(DamagedPart, match="is not a part that ddsfl wrote"):
             read_facts(part)
@@ -74,7 +98,10 @@ def test_what_is_no_part_is_damaged(part, tmp_path):
         read_facts(part)
 
 
-FACTS_WITH_TEXT = '{"stamp": {}, "shard": "", "rows": "3", "errors": 0, "unlike": 0, "classes": []}'
+FACTS_WITH_TEXT = (
+    '{"stamp": {}, "shard": "", "rows": "3", "errors": 0, "unlike": 0, "classes": [], '
+    '"part": "part-00007.parquet"}'
+)
 
 
 def test_too_few_rows_are_noticed(part):

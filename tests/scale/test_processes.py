@@ -2,7 +2,9 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -76,6 +78,13 @@ def test_an_error_of_make_is_raised_and_ends_nothing_else(engine):
 
 
 @pytest.mark.slow
+def test_after_a_make_that_cannot_travel_the_engine_can_be_used(engine):
+    for _ in range(2):  # in a new process, and in one that stayed
+        with pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
+            list(engine.run(lambda: crews.square, [1]))
+        assert [outcome.result for outcome in engine.run(makes(crews.square), [3])] == [9]
+
+
 def test_workers_that_die_while_they_are_made_are_not_replaced_without_end():
     with Processes(1) as engine, pytest.raises(ValueError, match="killed by SIGKILL"):
         list(engine.run(crews.dies_when_made, [1]))
@@ -106,6 +115,15 @@ def test_processes_do_not_hear_ctrl_c():
         child = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert child.stdout == "True\n"
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_message_that_is_cut_off_ends_a_process_without_a_word(monkeypatch):
+    monkeypatch.setattr(processes.signal, "signal", lambda *args: None)
+    monkeypatch.setattr(processes, "_end_with_parent", lambda: None)
+    ours, theirs = multiprocessing.Pipe()
+    os.write(ours.fileno(), struct.pack("!i", 1000) + b"the beginning")
+    ours.close()
+    processes._serve(theirs)
 
 
 def test_at_least_one_process_is_needed():

@@ -3,10 +3,12 @@
 import errno
 import os
 import threading
+import time
 from collections import Counter
 
 import pytest
 
+from ddsfl.compute.locks import held, lock_of_file
 from ddsfl.report.console import Console
 from ddsfl.scale import worker as worker_module
 from ddsfl.scale.engine import Engine, Here, Outcome
@@ -83,7 +85,7 @@ def test_ten_failures_in_a_row_end_the_run(predictions, tmp_path, monkeypatch):
 
 
 def test_failures_with_successes_between_them_do_not_end_the_run(predictions, tmp_path, monkeypatch):
-    paths = write_scenes(tmp_path / "photos", n_per_class=5)
+    paths = write_scenes(tmp_path / "photos", n_per_class=8)
 
     def flaky(path, *args):
         if int(path.name[5:10]) % 2:
@@ -91,7 +93,9 @@ def test_failures_with_successes_between_them_do_not_end_the_run(predictions, tm
         write_part(path, *args)
 
     monkeypatch.setattr(worker_module, "write_part", flaky)
-    assert len(run_job(predictions, paths, tmp_path / "out", 1).failures) == 7
+    outcomes = run_job(predictions, paths, tmp_path / "out", 1)
+    assert sorted(outcomes.failures) == list(range(1, 24, 2))  # all that failed are tried again and named
+    assert outcomes.rows == 12
 
 
 class Losing(Engine):
@@ -121,6 +125,25 @@ def test_any_engine_gives_the_same_parts(predictions, photos, tmp_path):
     lost = run_job(predictions, given, tmp_path / "lost", 2, Losing(2))
     assert lost.failures == {1: "its worker was killed 3 times"}
     assert lost.rows == 4
+
+
+def test_a_shard_in_use_is_waited_for_at_the_end(predictions, photos, tmp_path):
+    path = part_path(tmp_path / "out", 1)
+    taken, outcomes = threading.Event(), []
+
+    def run():
+        taken.wait()
+        outcomes.append(run_job(predictions, [tmp_path / "photos"], tmp_path / "out", 2))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with held(lock_of_file(path), path, "another"):
+        taken.set()
+        while not part_path(tmp_path / "out", 2).exists():
+            time.sleep(0.01)
+        time.sleep(0.2)
+    thread.join()
+    assert [(one.rows, one.failures) for one in outcomes] == [(6, {})]
 
 
 def test_two_runs_at_once_share_the_shards(predictions, photos, tmp_path, monkeypatch):

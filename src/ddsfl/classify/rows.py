@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.passes import HeldRows, Passes
-from ddsfl.compute.svm import fit_gram
+from ddsfl.compute.svm import fit_gram, fit_one_vs_rest
 from ddsfl.compute.svm_passes import Curvature, FoldedProblems, fit_in_passes, held_out
 
+#: Above this cost of a row, L-BFGS ends far from the optimum: rows in memory are then fitted by Newton steps.
+GREATEST_COST = 1000.0
 #: Rows in memory that one product takes: their outputs for all folds and classes are small next to them.
 READ_ROWS = 4096
 
@@ -156,3 +158,35 @@ class VectorRows(PassedRows):
 
     def __init__(self, matrix: Tensor) -> None:
         super().__init__(HeldRows(matrix, READ_ROWS))
+        self._newton = _NewtonRows(matrix)
+
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return decisions, and the planes of all folds if they can help later."""
+        if _are_high(costs):
+            return self._newton.held_out(targets, costs, folds)[0], known
+        return super().held_out(targets, costs, folds, known)
+
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return weights of values, and biases."""
+        if _are_high(costs):
+            return self._newton.fit(targets, costs)
+        return super().fit(targets, costs, known)
+
+
+class _NewtonRows(_MatrixInMemory):
+    """Vectors in memory, (N, P), fold by fold: slower than passes, and exact at any cost."""
+
+    def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
+        """Return weights of values, and biases."""
+        weights, biases = fit_one_vs_rest(self.matrix, targets, costs)
+        return weights, biases
+
+    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
+        weights, biases = self.fit(targets, costs)
+        return self.matrix @ weights.T + biases, None
+
+
+def _are_high(costs: Tensor) -> bool:
+    return bool((costs > GREATEST_COST).any())

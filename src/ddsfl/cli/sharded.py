@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import typer
+
 import ddsfl
 from ddsfl.cli.inputs import check_folder, check_model, network_files
 from ddsfl.cli.sharding import Sharding
@@ -59,6 +61,7 @@ def run_sharded(
     """Compute the results of images shard by shard; what is complete already is kept."""
     started = time.perf_counter()
     check_folder(sharding.out)
+    _check_named(images, sharding.out)
     shards = _listed(images, sharding, console)
     manifest = begin(
         sharding.out,
@@ -77,6 +80,17 @@ def run_sharded(
             run_shards(job, left, outcomes, engine, console)
     manifest = finish(sharding.out, manifest, part_only=sharding.of > 1)
     _report(manifest, outcomes, len(mine), sharding, console, time.perf_counter() - started)
+
+
+def _check_named(images: Sequence[Path], out: Path) -> None:
+    """Refuse inputs that are not there, and results as input of themselves: they would be overwritten."""
+    place = out.resolve()
+    for path in images:
+        if not path.exists():
+            raise ImageSetError(f"{path} cannot be opened: no such file or directory.")
+        where = path.resolve()
+        if place in (where, *where.parents):
+            raise typer.BadParameter(f"--out {out} is, or holds, the input {path}; expected another place")
 
 
 def _listed(images: Sequence[Path], sharding: Sharding, console: Console) -> list[Shard]:

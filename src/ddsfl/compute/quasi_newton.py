@@ -21,6 +21,8 @@ HISTORY = 10
 ENOUGH, SHORTEST, LONGEST = 1e-4, 0.05, 0.7
 #: A problem is also solved when so many steps in a row gained less than the precision.
 STANDSTILL = 5
+#: It is also solved when a step that became shorter than this fraction promises that little.
+HOPELESS = 1e-3
 
 
 class Values(NamedTuple):
@@ -104,7 +106,10 @@ def minimise(
 
     turn(which)
     while True:
-        going = (-0.5 * slopes > precision * objectives) & (still < STANDSTILL)
+        # At the same point, a pass over other problems may round otherwise. Steps from a point that seemed to
+        # be better would become shorter for ever.
+        promised = -0.5 * slopes * (lengths / HOPELESS).clamp(max=1)
+        going = (promised > precision * objectives) & (still < STANDSTILL)
         which = going.nonzero().flatten()
         if len(which) == 0 or n_passes >= max_passes:
             return n_passes

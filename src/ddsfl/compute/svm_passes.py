@@ -11,6 +11,7 @@ the first fold first); planes are (B, P + 1), the bias last.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -99,9 +100,14 @@ def fit_in_passes(
         def precondition(vectors: Tensor, which: Tensor, objectives: _Objectives = objectives) -> Tensor:
             return curvature.inverse(vectors, objectives.pull[which])
 
-        minimise(
+        n_passes = minimise(  # in place
             objectives, own, precondition, precision=PRECISION[like.dtype], max_passes=MAX_PASSES
-        )  # in place
+        )
+        if n_passes >= MAX_PASSES:
+            warnings.warn(
+                f"after {MAX_PASSES} passes over the vectors an SVM was not solved; a lower C would be.",
+                stacklevel=2,
+            )
     return planes
 
 

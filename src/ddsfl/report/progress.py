@@ -58,7 +58,8 @@ class Pass:
         pace = (self._latest - self._since) / gained
         left = max(0.0, pace * (self.total - self.done) - (now - self._latest))
         if self.rate and pace > 0 and not short:
-            shown += f", {1 / pace:.{0 if pace < 0.1 else 1}f} {self.unit}/s"
+            form = ".0f" if pace < 0.1 else ".1f" if pace <= 10 else ".1g"
+            shown += f", {1 / pace:{form}} {self.unit}/s"
         return f"{shown}, {words_for_time(left)} left"
 
 

@@ -72,8 +72,13 @@ def _check(table: pa.Table, facts: Facts, path: Path, findings: Findings) -> Non
         raise DamagedPart(f"{path} differs in {manifest.difference(facts.stamp)}.")
     if {column.name: str(column.type) for column in table.schema} != manifest.columns:
         raise DamagedPart(f"{path} does not have the columns of the manifest.")
+    if facts.classes != manifest.classes:
+        raise DamagedPart(f"{path} does not have the classes of the manifest.")
     failed = table.filter(pc.is_valid(table["error"]))
     if len(failed) != facts.errors:
         raise DamagedPart(f"{path} has {len(failed)} rows with an error; expected {facts.errors}.")
+    unlike = pc.sum(table["unlike"]).as_py() or 0 if "unlike" in manifest.columns else 0
+    if unlike != facts.unlike:
+        raise DamagedPart(f"{path} has {unlike} images unlike the training; expected {facts.unlike}.")
     findings.rows += len(table)
     findings.failed += zip(failed["path"].to_pylist(), failed["error"].to_pylist())

@@ -133,7 +133,11 @@ class Crew(Engine, Generic[SomeMember]):
 
     def _ask(self, member: SomeMember) -> None:
         member.asked.append(self._n_runs)
-        self._equip(member)
+        try:
+            self._equip(member)
+        except BaseException:  # an answer may never come, and the next run would wait for it
+            self._keep([other for other in self._members if other is not member])
+            raise
 
     def _hand_out(self, waiting: deque[int], items: Sequence[Any]) -> None:
         """Give items to members, first to those without any.

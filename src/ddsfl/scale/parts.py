@@ -19,6 +19,8 @@ from ddsfl.compute.stages import write_whole
 
 #: The key of a part's facts in the metadata of its schema.
 _KEY = b"ddsfl"
+#: Among the facts: the name of the part.
+_PLACE = "part"
 _NAME = re.compile(r"part-(\d{5,9})\.parquet")
 _LOCK = re.compile(r"\.part-\d{5,9}\.parquet\.lock")
 #: Columns whose values repeat; a dictionary of scores or vectors would only cost time.
@@ -77,7 +79,8 @@ def locks_in(folder: Path) -> list[Path]:
 
 def write_part(path: Path, table: pa.Table, facts: Facts) -> None:
     """Write a part, complete or not at all, with a checksum for each page."""
-    table = table.replace_schema_metadata({_KEY: json.dumps(facts._asdict()).encode()})
+    said = {**facts._asdict(), _PLACE: path.name}  # under another name, it would stand for other images
+    table = table.replace_schema_metadata({_KEY: json.dumps(said).encode()})
     sink = pa.BufferOutputStream()
     pq.write_table(
         table,
@@ -95,7 +98,7 @@ def read_facts(path: Path) -> Facts:
     try:
         check_regular(path, path.stat().st_mode)
         return _facts(pq.read_schema(path), path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DamagedPart(f"{path} is damaged: {_reason(error)}.") from error
 
 
@@ -105,9 +108,10 @@ def read_part(path: Path) -> tuple[pa.Table, Facts]:
         check_regular(path, path.stat().st_mode)
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             facts, table = _facts(file.schema_arrow, path), file.read(use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+            names = table.column_names  # which are decoded here
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DamagedPart(f"{path} is damaged: {_reason(error)}.") from error
-    if len(table) != facts.rows or table.column_names[-1:] != ["error"]:
+    if len(table) != facts.rows or names[-1:] != ["error"]:
         raise DamagedPart(f"{path} is damaged: it has {len(table)} rows; expected {facts.rows}.")
     return table, facts
 
@@ -126,12 +130,18 @@ def finished(path: Path, stamp: Mapping[str, Any], fingerprint: Callable[[], str
 
 def _facts(schema: pa.Schema, path: Path) -> Facts:
     try:
-        facts = Facts(**strict_json((schema.metadata or {})[_KEY]))
+        said = strict_json((schema.metadata or {})[_KEY])
+        name = said.pop(_PLACE)
+        facts = Facts(**said)
         numbers = (facts.rows, facts.errors, facts.unlike)
         if not all(type(number) is int and number >= 0 for number in numbers):
             raise ValueError
-    except (KeyError, TypeError, ValueError) as error:
+        if not (type(facts.stamp) is dict and type(facts.shard) is str and type(facts.classes) is list):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DamagedPart(f"{path} is not a part that ddsfl wrote.") from error
+    if name != path.name:
+        raise DamagedPart(f"{path} was written under another name.")
     return facts
 
 

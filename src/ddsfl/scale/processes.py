@@ -146,7 +146,7 @@ def _serve(connection: Connection) -> None:
             else:
                 assert worker is not None
                 _answer(connection, worker, content, say)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except (EOFError, OSError):  # the first process has ended, perhaps in the middle of a message
         pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # nothing disturbs what libraries do at the end

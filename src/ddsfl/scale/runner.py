@@ -77,7 +77,7 @@ def run_shards(
             shard: Shard = outcome.item.shard
             result: Done = outcome.result or Done(failure=outcome.failure or "its worker ended")
             in_a_row = in_a_row + 1 if result.failure else 0
-            if in_a_row >= MOST_FAILURES:
+            if in_a_row >= MOST_FAILURES and not last:  # at the end, only those that failed are left
                 console.close()
                 raise ValueError(
                     f"{MOST_FAILURES} shards in a row failed, the last one because: {result.failure}."

@@ -51,6 +51,16 @@ def test_a_folder_without_images_stands_for_its_tables_and_archives(paths, tmp_p
     assert names(Inputs.find([inside]).shards(9)) == [str(inside / "1.png")]
 
 
+def test_results_in_a_folder_of_tables_are_no_input(paths, tmp_path):
+    table, _ = container_of("parquet-bytes", paths, tmp_path / "data")
+    results = tmp_path / "data" / "o.parquet"
+    results.mkdir()
+    (results / "_manifest.json").write_text("{}")
+    (results / "part-00000.parquet").write_bytes(table.read_bytes())
+    assert [one.file for one in Inputs.find([tmp_path / "data"]).inputs] == [str(table)]
+    assert len(Inputs.find([results]).inputs) == 1  # they were named
+
+
 def test_what_folders_leave_out_is_told(tmp_path):
     put(tmp_path, "a/1.png")
     (tmp_path / "a" / "list.xml").write_text("")

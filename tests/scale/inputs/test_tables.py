@@ -104,6 +104,14 @@ def test_hugging_face_rows_without_bytes_are_files(tmp_path):
     ]  # fmt: skip
 
 
+def test_hugging_face_paths_that_are_no_text_are_no_names(tmp_path):
+    for number, paths in enumerate(([1, 2], [b"a", b"b"], [["a"], ["b"]])):
+        file = tmp_path / f"{number}.parquet"
+        rows = [{"bytes": content, "path": path} for content, path in zip((b"x", None), paths)]
+        pq.write_table(pa.table({"image": rows}), file)
+        assert read_all(file) == [(f"{file}#0", b"x"), (f"{file}#1", b"")]
+
+
 def test_a_table_that_changes_is_noticed(tmp_path):
     file = tmp_path / "t.parquet"
     write(pa.table({"bytes": [b"1", b"2"]}), file, 9)

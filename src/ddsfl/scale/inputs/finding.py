@@ -18,6 +18,7 @@ from ddsfl.scale.inputs.rows import Input, Shard
 from ddsfl.scale.inputs.table_files import ArrowTable, ParquetTable
 from ddsfl.scale.inputs.tables import TableInput
 from ddsfl.scale.inputs.tars import TarInput
+from ddsfl.scale.manifest import NAME
 
 _ARROW = partial(TableInput, ArrowTable)
 #: Tables and archives, which stand for a folder that has no images.
@@ -76,7 +77,7 @@ class Inputs:
         try:
             listing = list_images([folder])
         except ImageSetError:
-            inside = [path for path in sorted(Path(folder).rglob("*")) if _is_container(path, folder)]
+            inside = _containers_in(Path(folder))
             if not inside:
                 raise
             self._add(loose, *(_CONTAINERS[path.suffix.lower()](os.fspath(path)) for path in inside))
@@ -120,7 +121,14 @@ def listing_of(shards: Sequence[Shard]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _is_container(path: Path, folder: str) -> bool:
+def _containers_in(folder: Path) -> list[Path]:
+    """Return the tables and archives in a folder, without those of results that were written into it."""
+    found = sorted(folder.rglob("*"))
+    results = {path.parent for path in found if path.name == NAME} - {folder}
+    return [path for path in found if _is_container(path, folder) and results.isdisjoint(path.parents)]
+
+
+def _is_container(path: Path, folder: Path) -> bool:
     parts = path.relative_to(folder).parts
     hidden = any(part.startswith((".", "_")) for part in parts)
     return path.suffix.lower() in _CONTAINERS and not hidden and path.is_file()

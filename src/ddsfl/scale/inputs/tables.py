@@ -136,7 +136,8 @@ class TableRows(Rows):
     def _one(self, image: Any, path: str | None, unnamed: str) -> tuple[str, Source]:
         """Return name and source of one row; one without an image gets no bytes, which cannot be read."""
         if isinstance(image, dict):
-            path, image = path or image.get("path"), image.get("bytes")
+            inner, image = image.get("path"), image.get("bytes")
+            path = path or (inner if isinstance(inner, str) else None)  # its type is not checked before
         if image is None and path:
             return path, os.path.join(os.path.dirname(self.file), path)
         return path or unnamed, image or b""
