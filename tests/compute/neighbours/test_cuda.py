@@ -103,7 +103,12 @@ def test_codes_are_those_of_float64(k, width, count):
     codes = llc_codes(queries, words, k)
     expected = llc_codes(queries.double(), words.double(), k)
     same = (codes.indices == expected.indices).all(dim=1)
-    assert same[2:].float().mean() > 0.99
+    distances = truth(queries, words, k).values
+    longest = (queries - words.mean(0)).norm(dim=1) + (words - words.mean(0)).norm(dim=1).max()
+    # By more than the rounding of half precision.
+    clear = distances[:, k] - distances[:, k - 1] > 2**-10 * longest**2
+    assert same[2:][clear[2:]].all()
+    assert same.float().mean() > 0.95  # of the others, many choose the nearest words, too
     torch.testing.assert_close(codes.values.double()[same], expected.values[same], rtol=0, atol=5e-3)
     with plain_path():
         plain = llc_codes(queries, words, k)
