@@ -127,6 +127,20 @@ def test_any_engine_gives_the_same_parts(predictions, photos, tmp_path):
     assert lost.rows == 4
 
 
+class Alone(Here):
+    """Notes which shard is said to follow each."""
+
+    def run(self, make, items, say=print):
+        self.following = [item.following and item.following.number for item in items]
+        return super().run(make, items, say)
+
+
+def test_a_worker_that_is_alone_knows_which_shard_follows(predictions, photos, tmp_path):
+    engine = Alone()
+    run_job(predictions, [tmp_path / "photos"], tmp_path / "out", 2, engine)
+    assert engine.following == [1, 2, None]
+
+
 def test_a_shard_in_use_is_waited_for_at_the_end(predictions, photos, tmp_path):
     path = part_path(tmp_path / "out", 1)
     taken, outcomes = threading.Event(), []

@@ -102,3 +102,11 @@ def test_names_of_members_are_data(tmp_path):
     names = [f"{file}/../../etc/x.jpg", f"{file}//abs.jpg", f"{file}/a\nb.jpg"]
     assert read(file) == list(zip(names, (b"1", b"2", b"3")))
     assert len(Inputs.find([file]).shards(2)) == 2
+
+
+def test_one_file_is_open_at_a_time():
+    opened = Opened()
+    first = opened.get("one", io.BytesIO)
+    second = opened.get("other", io.BytesIO)
+    assert first.closed
+    assert not second.closed
