@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageEnhance
 
 from ddsfl.images.image_list import ImageList
-from ddsfl.images.likeness import ALIKE, SIDE, Copies, describe_thumbnails, groups_alike
+from ddsfl.images.likeness import ALIKE, SIDE, Copies, describe_thumbnail, groups_alike
 from ddsfl.images.scenes import make_scenes
 
 
@@ -111,12 +111,12 @@ def test_groups_do_not_depend_on_the_size_of_blocks(block):
     first, last = rng.normal(128, 40, (2, SIDE, SIDE))
     chain = [first + step * (last - first) for step in np.linspace(0, 1, 9)]
     thumbnails = np.stack([*chain, *rng.normal(128, 40, (3, SIDE, SIDE))]).astype(np.float32)
-    described = describe_thumbnails(thumbnails)
+    described = np.stack([describe_thumbnail(thumbnail) for thumbnail in thumbnails])
     assert described[0] @ described[8] < 0.5
     assert all(described[i] @ described[i + 1] > ALIKE for i in range(8))
     order = rng.permutation(12)
     groups = np.empty(12, int)
-    groups[order] = groups_alike(thumbnails[order], block)
+    groups[order] = groups_alike(described[order], block)
     assert len(set(groups[:9])) == 1
     assert len(set(groups)) == 4
 
@@ -133,8 +133,7 @@ def test_likeness_is_the_correlation_of_differences_between_neighbours():
 
     first, second = map(differences, (one, two))
     expected = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
-    described = describe_thumbnails(np.stack([one, two]))
-    assert described[0] @ described[1] == pytest.approx(expected, abs=1e-6)
+    assert describe_thumbnail(one) @ describe_thumbnail(two) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_digest_is_known_without_the_image():

@@ -60,7 +60,7 @@ def test_reading_on_workers_finds_the_same(tmp_path, paths, decoding):
     found = there.read_all(lambda *step: steps.append(step), glance=True)
     assert list(map(str, found)) == list(map(str, expected))
     assert [(p.index, p.source) for p in found] == [(p.index, p.source) for p in expected]
-    np.testing.assert_array_equal(there.glances.thumbnails, here.glances.thumbnails)
+    np.testing.assert_array_equal(there.glances.described, here.glances.described)
     np.testing.assert_array_equal(there.glances.contrasts, here.glances.contrasts)
     assert (there.copies(), there.flat(), there.seen()) == (here.copies(), here.flat(), here.seen())
     assert there.digests() == here.digests()

@@ -204,7 +204,7 @@ class ImageList(Sequence[Tensor]):
         return problems
 
     def _read_there(self, spread: Spread, progress: Progress | None) -> dict[int, str]:
-        """Do what `_read_here` does on the workers; thumbnails and digests come back."""
+        """Do what `_read_here` does on the workers; glances and digests come back."""
         problems: dict[int, str] = {}
         parts = spread.over(self, partial(_read_part, self._glances is not None), READ_AT_ONCE, progress)
         for first, unreadable, glances in parts:
@@ -225,7 +225,7 @@ class ImageList(Sequence[Tensor]):
 
     @property
     def glances(self) -> Glances:
-        """The thumbnails that were kept when the images were read."""
+        """What was kept of the images when they were read."""
         if self._glances is None:
             raise ValueError("the images were not looked at; expected read_all(glance=True) before.")
         return self._glances

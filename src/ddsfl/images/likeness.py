@@ -1,6 +1,6 @@
 """Copies among images: the same pixels, or the same picture rescaled, recompressed or slightly brightened.
 
-Shapes: N images, thumbnails of SIDE x SIDE pixels.
+Shapes: N images, thumbnails of SIDE x SIDE pixels, P values that describe one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Copies:
 
 
 class Glances:
-    """A thumbnail and the contrast of each of N images, taken while the images are decoded.
+    """What is kept of each of N images as they are decoded, to find copies and flat images.
 
     Attributes
     ----------
-    thumbnails : (N, SIDE, SIDE) float32 gray levels.
+    described : (N, P) float32, see `describe_thumbnail`; 1 kB per image instead of 4 kB for thumbnails.
     contrasts : (N,) standard deviation of the gray levels; NaN for images that were not seen.
 
     Examples
@@ -57,7 +57,7 @@ class Glances:
     """
 
     def __init__(self, n_images: int) -> None:
-        self.thumbnails = np.zeros((n_images, SIDE, SIDE), dtype=np.float32)
+        self.described = np.zeros((n_images, FREQUENCIES**2 - 1), dtype=np.float32)
         self.contrasts = np.full(n_images, np.nan)
 
     def see(self, index: int, image: Tensor) -> None:
@@ -66,12 +66,12 @@ class Glances:
         self.contrasts[index] = levels.std()
         # Plain averages (BOX) would differ between an image and its half, which is not a multiple of SIDE.
         small = Image.fromarray(levels).resize((SIDE, SIDE), Image.Resampling.HAMMING)
-        self.thumbnails[index] = np.asarray(small)
+        self.described[index] = describe_thumbnail(np.asarray(small))
 
     def put(self, first: int, glances: Glances) -> None:
         """Take over the glances at the images from ``first`` on, which another process has taken."""
         seen = slice(first, first + len(glances.contrasts))
-        self.thumbnails[seen], self.contrasts[seen] = glances.thumbnails, glances.contrasts
+        self.described[seen], self.contrasts[seen] = glances.described, glances.contrasts
 
     @property
     def flat(self) -> Array:
@@ -85,7 +85,8 @@ class Glances:
         digests only. An exact copy of an image is also in the group of its near copies.
 
         >>> glances, picture = Glances(4), np.random.default_rng(0).uniform(0, 200, (SIDE, SIDE))
-        >>> glances.thumbnails[:] = picture, picture, picture.T, 1.2 * picture + 10
+        >>> pictures = picture, picture, picture.T, 1.2 * picture + 10
+        >>> glances.described[:] = [describe_thumbnail(one) for one in pictures]
         >>> glances.copies({0: b"a", 1: b"a", 2: b"b", 3: b"c"})
         [Copies(members=(0, 1), exact=True), Copies(members=(0, 1, 3), exact=False)]
         """
@@ -93,21 +94,17 @@ class Glances:
         for index, digest in digests.items():
             same[digest].append(index)
         exact = [Copies(tuple(members), exact=True) for members in same.values() if len(members) > 1]
-        flat = self.thumbnails.std(axis=(1, 2)) < FLAT_THUMBNAIL
-        distinct = [members for members in same.values() if not flat[members[0]]]
+        distinct = list(same.values())
         near: dict[int, list[list[int]]] = defaultdict(list)
-        groups = groups_alike(self.thumbnails[[members[0] for members in distinct]])
+        groups = groups_alike(self.described[[members[0] for members in distinct]])
         for members, group in zip(distinct, groups.tolist()):
             near[group].append(members)
         alike = [sorted(chain.from_iterable(parts)) for parts in near.values() if len(parts) > 1]
         return exact + [Copies(tuple(members), exact=False) for members in alike]
 
 
-def groups_alike(thumbnails: Array, block: int = 1024) -> Array:
-    """Return the number (N,) of the group of each thumbnail; chains of like thumbnails form one group."""
-    if not len(thumbnails):
-        return np.arange(0)
-    described = describe_thumbnails(thumbnails)
+def groups_alike(described: Array, block: int = 1024) -> Array:
+    """Return the number (N,) of the group of each described thumbnail; chains of like ones form one group."""
     groups = np.arange(len(described))
     for start in range(0, len(described), block):
         # One block of rows at a time, against later images only: N x N likenesses may not fit into memory.
@@ -118,15 +115,17 @@ def groups_alike(thumbnails: Array, block: int = 1024) -> Array:
     return groups
 
 
-def describe_thumbnails(thumbnails: Array) -> Array:
-    """Return vectors (N, P) of unit length; the inner product of two is the likeness of their images.
+def describe_thumbnail(thumbnail: Array) -> Array:
+    """Return a vector (P,) of unit length; the inner product of two is the likeness of their images.
 
     It is the correlation of the differences between neighbouring pixels, after a low-pass filter. Brightness
     and contrast do not change it. Gray levels themselves would not do: all images with a bright upper and a
     dark lower half correlate. In the cosine transform, differences and filter are one weight per frequency.
+    A flat thumbnail gives zeros, which are like nothing.
     """
-    spectrum = dctn(thumbnails, axes=(1, 2), norm="ortho")[:, :FREQUENCIES, :FREQUENCIES]
+    if thumbnail.std() < FLAT_THUMBNAIL:
+        return np.zeros(FREQUENCIES**2 - 1, dtype=np.float32)
+    spectrum = dctn(thumbnail, norm="ortho")[:FREQUENCIES, :FREQUENCIES]
     squared = 4 * np.sin(np.pi * np.arange(FREQUENCIES) / (2 * SIDE)) ** 2
-    weighted = spectrum * np.sqrt(squared[:, None] + squared)
-    vectors = weighted.reshape(len(thumbnails), -1)[:, 1:]  # the mean has weight 0
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    vector = (spectrum * np.sqrt(squared[:, None] + squared)).ravel()[1:]  # the mean has weight 0
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
