@@ -108,7 +108,8 @@ class Trap:
     def caught(self, still_running: Callable[[], bool]) -> int:
         """Wait until a process is at the moment; return its number."""
         reached = self.folder / "reached"
-        wait_until(lambda: reached.exists() or not still_running())
+        # On a busy machine Ray alone takes a minute to start.
+        wait_until(lambda: reached.exists() or not still_running(), 300)
         if not reached.exists():
             raise Wrong("the run ended before the moment came")
         return int(reached.read_text())
