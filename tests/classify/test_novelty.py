@@ -5,7 +5,8 @@ import pytest
 import torch
 from studies.strange_images import KINDS, strange_image
 
-from ddsfl.classify.novelty import BEYOND, USUAL, Novelty, _Density, statistics_of
+from ddsfl.classify import novelty as module
+from ddsfl.classify.novelty import BEYOND, USUAL, Novelty, _Density, _Moments, statistics_of
 from ddsfl.images.image_list import ImageList
 from ddsfl.images.labels import Labels
 from ddsfl.images.scenes import make_scenes
@@ -81,6 +82,25 @@ def test_few_images_suffice(n_images):
     assert np.isfinite(novelty.score(statistics)).all()
 
 
+def test_chunks_of_few_images_change_nothing(monkeypatch, novelty, scenes):
+    """The statistics of 100,000 images take 256 MB; copies of them would take as much again."""
+    expected = novelty.score(scenes[2])
+    monkeypatch.setattr(module, "CHUNK_BYTES", 7 * scenes[0][0].nbytes)
+    chunked = Novelty().fit(scenes[0], scenes[1])
+    assert chunked.state_.keys() == novelty.state_.keys()
+    for name, array in novelty.state_.items():
+        np.testing.assert_allclose(chunked.state_[name], array, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(chunked.score(scenes[2]), expected, rtol=1e-8)
+
+
+def test_moments_of_some_images_worked_by_hand():
+    views = np.array([[[1.0], [3.0]], [[100.0], [100.0]], [[4.0], [8.0]], [[0.0], [2.0]]])
+    moments = _Moments.of(views, [np.array([0, 3]), np.array([2])])
+    assert moments.means.ravel().tolist() == [1.5, 6]
+    assert moments.covariances.ravel().tolist() == [1.25, 4]
+    assert moments.within().tolist() == [[(2 * 1.25 + 4) / 3]]
+
+
 def test_equal_training_images():
     statistics = statistics_of(ImageList([np.full((70, 70), 90, np.uint8)] * 6))
     novelty = Novelty().fit(statistics, Labels.read([0, 0, 0, 1, 1, 1]))
@@ -105,6 +125,7 @@ def test_each_class_has_its_own_variation():
     """What is usual in the loose class is a surprise in the tight one."""
     rng = np.random.default_rng(0)
     tight, loose = rng.normal(0, 0.01, (40, 9, 3)), rng.normal(5, 1, (40, 9, 3))
-    density = _Density.of(np.concatenate([tight, loose]), np.repeat([0, 1], 40))
+    members = [np.arange(40), np.arange(40, 80)]
+    density = _Density.of(_Moments.of(np.concatenate([tight, loose]), members))
     centre, away = density.surprise(np.zeros((1, 9, 3))), density.surprise(np.full((1, 9, 3), 1.5))
     assert away[0] - centre[0] > 30  # 12 with the variation of both classes together

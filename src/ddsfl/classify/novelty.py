@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.classify.crossval import stratified_folds
-from ddsfl.compute.device import make_generator
+from ddsfl.compute.device import make_generator, rows_within, slices
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.images.labels import Labels
@@ -42,6 +42,28 @@ WHOLE_COUNTS = 320
 WINDOW_PRIOR = 100
 #: Degrees of freedom of the Student distributions: far views count by the logarithm of their distance.
 FREEDOM = 30
+#: Bytes of statistics that are copied at a time.
+CHUNK_BYTES = 2**24
+
+
+class _Moments(NamedTuple):
+    """Means of the views of each class, and products of the differences from them."""
+
+    n_images: Array  # (C,)
+    means: Array  # (C, P)
+    covariances: Array  # (C, P, P)
+
+    @classmethod
+    def of(cls, views: Array, members: Sequence[Array]) -> _Moments:
+        """Return the moments of views (N, V, P) of images, given the numbers of those of each class."""
+        n_images = np.array([len(numbers) for numbers in members])
+        means = np.stack([_mean(views, numbers) for numbers in members])
+        covariances = np.stack([_covariance(views, *own) for own in zip(members, means)])
+        return cls(n_images, means, covariances)
+
+    def within(self) -> Array:
+        """Return the covariance (P, P) of all views, each in its class."""
+        return np.average(self.covariances, axis=0, weights=self.n_images)
 
 
 class _Density(NamedTuple):
@@ -52,28 +74,28 @@ class _Density(NamedTuple):
     log_volumes: Array  # (C,)
 
     @classmethod
-    def of(cls, views: Array, classes: Array, prior: Array | None = None) -> _Density:
-        """Fit views (N, V, P) of images with class numbers (N,); the prior is a covariance (P, P)."""
-        found = np.unique(classes)
-        means = np.stack([views[classes == c].mean(axis=(0, 1)) for c in found])
-        within = views - means[np.searchsorted(found, classes)][:, None]
-        common = _covariance(within)
+    def of(cls, moments: _Moments, prior: Array | None = None) -> _Density:
+        """Fit to moments; the prior is a covariance (P, P)."""
+        common = moments.within()
         if prior is not None:
-            share = WINDOW_PRIOR / (WINDOW_PRIOR + len(views))
+            share = WINDOW_PRIOR / (WINDOW_PRIOR + moments.n_images.sum())
             common = (1 - share) * common + share * prior
         # Statistics without any variation keep a little, so that a change in them can be measured.
         scale = np.sqrt(np.diag(common)) + 1e-3
         common = 0.98 * common + 0.02 * np.diag(scale**2)
         factors, log_volumes = [], []
-        for c in found:
-            own = OWN_COVARIANCE / (OWN_COVARIANCE + (classes == c).sum()) if prior is None else 1.0
-            covariance = own * common + (1 - own) * _covariance(within[classes == c])
+        for n_images, covariance in zip(moments.n_images, moments.covariances):
+            own = OWN_COVARIANCE / (OWN_COVARIANCE + n_images) if prior is None else 1.0
+            covariance = own * common + (1 - own) * covariance
             factors.append(np.linalg.cholesky(np.linalg.inv(covariance)))
             log_volumes.append(np.linalg.slogdet(covariance)[1])
-        return cls(means, np.stack(factors), np.array(log_volumes))
+        return cls(moments.means, np.stack(factors), np.array(log_volumes))
 
     def surprise(self, views: Array) -> Array:
         """Return the mean surprise (N,) of views (N, V, P), each in the class that it fits best."""
+        return np.concatenate([self._surprise(views[part]) for part in _chunks(views, len(views))])
+
+    def _surprise(self, views: Array) -> Array:
         n_statistics = views.shape[2]
         least = np.full(views.shape[:2], np.inf)
         for mean, factor, log_volume in zip(self.means, self.factors, self.log_volumes):
@@ -115,9 +137,9 @@ class Novelty:
         folds = stratified_folds(membership, n_folds, make_generator(0))
         for fold in np.unique(folds):
             held = folds == fold
-            self._learn(statistics[~held], classes[~held])
+            self._learn(statistics, _members(classes, ~held))
             surprises[held] = self._surprises(statistics[held])
-        self._learn(statistics, classes)
+        self._learn(statistics, _members(classes))
         middle = np.median(surprises, axis=0)
         # A normal distribution has 1.48 times its median absolute deviation as its standard deviation.
         deviation = 1.4826 * np.median(np.abs(surprises - middle), axis=0)
@@ -152,10 +174,10 @@ class Novelty:
         self.state_ = learned | {name: tensors.real(name, 2) for name in ("middle", "weights")}
         return self
 
-    def _learn(self, statistics: Array, classes: Array) -> None:
-        windows = _Density.of(statistics[:, 1:], classes)
-        within = statistics[:, 1:] - windows.means[np.searchsorted(np.unique(classes), classes)][:, None]
-        whole = _Density.of(statistics[:, :1], classes, prior=_covariance(within))
+    def _learn(self, statistics: Array, members: Sequence[Array]) -> None:
+        of_windows = _Moments.of(statistics[:, 1:], members)
+        whole = _Density.of(_Moments.of(statistics[:, :1], members), prior=of_windows.within())
+        windows = _Density.of(of_windows)
         self.state_ = dict(zip(_part_names("whole"), whole)) | dict(zip(_part_names("windows"), windows))
 
     def _surprises(self, statistics: Array) -> Array:
@@ -187,10 +209,32 @@ def _statistics(device: torch.device, batches: Batches) -> Iterator[tuple[list[i
             yield [numbers[place] for place in alike], view_statistics(gray).cpu().numpy()
 
 
-def _covariance(within: Array) -> Array:
-    """Return the covariance (P, P) of differences (..., P) from their means."""
-    rows = within.reshape(-1, within.shape[-1])
-    return rows.T @ rows / len(rows)
+def _members(classes: Array, among: Array | None = None) -> list[Array]:
+    """Return the numbers of the images of each class that has any, of all images or of those ``among``."""
+    chosen = np.arange(len(classes)) if among is None else np.flatnonzero(among)
+    return [chosen[classes[chosen] == c] for c in np.unique(classes[chosen])]
+
+
+def _mean(views: Array, numbers: Array) -> Array:
+    """Return the mean (P,) of views (N, V, P) of some images."""
+    total = np.zeros(views.shape[2])
+    for part in _chunks(views, len(numbers)):
+        total += views[numbers[part]].sum(axis=(0, 1))
+    return total / (len(numbers) * views.shape[1])
+
+
+def _covariance(views: Array, numbers: Array, mean: Array) -> Array:
+    """Return the covariance (P, P) of views (N, V, P) of some images around their mean."""
+    total = np.zeros(2 * mean.shape)
+    for part in _chunks(views, len(numbers)):
+        rows = (views[numbers[part]] - mean).reshape(-1, len(mean))
+        total += rows.T @ rows
+    return total / (len(numbers) * views.shape[1])
+
+
+def _chunks(views: Array, n_images: int) -> Iterator[slice]:
+    """Cut images into slices whose views (V, P each) take few bytes: of many images a copy would be large."""
+    return slices(n_images, rows_within(views[0].size * views.itemsize, CHUNK_BYTES))
 
 
 def _part_names(part: str) -> list[str]:
