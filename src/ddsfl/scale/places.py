@@ -48,10 +48,10 @@ class Places:
         if gpus is None:
             gpus = 1.0 if any(node.gpus >= 1 for node in nodes) else 0.0
             if gpus and workers is not None and _room(nodes, 1, 1.0) < workers:
-                total = int(sum(node.gpus for node in nodes))
+                n_gpus = int(sum(node.gpus for node in nodes))
                 raise ValueError(
-                    f"--workers {workers}, but the cluster has {counted(total, 'GPU')}; expected also "
-                    f"--gpus-per-worker, such as {_share(total, workers)} to share them or 0 to use none."
+                    f"--workers {workers}, but the cluster has {counted(n_gpus, 'GPU')}; expected also "
+                    f"--gpus-per-worker, such as {_share(n_gpus, workers)} to share them or 0 to use none."
                 )
         n_workers = workers if workers is not None else _room(nodes, 1, gpus)
         if n_workers < 1 or _room(nodes, 1, gpus) < n_workers:
