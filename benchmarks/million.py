@@ -115,7 +115,8 @@ def of_million(train: Sequence[Cell], encode: Sequence[Cell], shards: Cell) -> d
     """Return what the measured growth means for a million images."""
     per_image = slope(encode, "seconds")
     start_up = max(0.0, encode[-1]["seconds"] - per_image * encode[-1]["images"])
-    ray = ray_ratio(shards)
+    # Ray cannot save work: below 1 it met quieter minutes of the machine.
+    ray = max(1.0, ray_ratio(shards))
     rows = [["`encode`", *(duration(start_up + MILLION * per_image * _slower(n, ray) / n) for n in WORKERS)]]
     totals = dict.fromkeys(WORKERS, 0.0)
     for name, seconds in seconds_of(train[-1]).items():
@@ -237,15 +238,8 @@ def draw_memory(cells: Sequence[Cell], path: Path) -> None:
             if cell["images"] in COLOURS:
                 times, held = np.array(cell["memory_mb"]).T
                 colour = COLOURS[cell["images"]]
-                ax.plot(times / 60, held / 1000, color=colour, linewidth=1.5)
-                place = (times[-1] / 60, float(held.max()) / 1000)
-                ax.annotate(
-                    f"{cell['images']:,} images",
-                    place,
-                    xytext=(-4, 6),
-                    textcoords="offset points",
-                    color=colour,
-                    ha="right",
+                ax.plot(
+                    times / 60, held / 1000, color=colour, linewidth=1.5, label=f"{cell['images']:,} images"
                 )
         ax.set_title(f"ddsfl {command}", loc="left")
         ax.set_xlabel("minutes")
@@ -253,6 +247,7 @@ def draw_memory(cells: Sequence[Cell], path: Path) -> None:
         ax.margins(x=0.02)
     axes[0].set_ylabel("memory held (GB)")
     axes[0].set_ylim(bottom=0)
+    axes[1].legend(frameon=False, loc="upper right")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
