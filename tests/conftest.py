@@ -1,17 +1,23 @@
 """Settings of all tests: one thread, and skips for missing devices and data."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-# On problems this small, threads cost more than they gain, especially on a busy machine.
+# On problems this small, threads cost more than they gain, especially on a busy machine; also in the programs
+# that tests start.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+TESTS = Path(__file__).resolve().parent
+SHARED = TESTS.parents[1] / "shared"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Tests of entire programs take longest: begun last, one of several processes would run them alone.
+    items.sort(key=lambda item: item.path.parent != TESTS)
     for item in items:
         if item.get_closest_marker("cuda") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))

@@ -1,8 +1,5 @@
-"""One kill and one fault of each kind for runs of shards; `make chaos` runs the whole table."""
+"""One kill of each kind for runs of shards, without Ray; `make chaos` runs the whole table."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,42 +12,16 @@ from attacks.shards import all_cases, table
 
 from ddsfl.scale.manifest import Manifest
 from ddsfl.scale.parts import Facts, part_path, write_part
-from tests.support.clusters import require_ray
+from tests.support.chaos import run_cases
 
-ROOT = Path(__file__).parents[1]
 PLACES = ("here", "processes", "ray", "cluster")
 DONE = Ended(0, "")
 STAMP = {"command": "predict", "ddsfl": "1", "model": "a", "networks": {}, "options": {}}
 
 
-def run(*options):
-    command = [sys.executable, "-m", "attacks.shards", "--each", "1", *options]
-    environment = {**os.environ, "COLUMNS": "250"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
-    assert done.returncode == 0, done.stderr[-5000:]
-    return done.stdout
-
-
 @pytest.mark.slow
-def test_one_case_of_each_kind_without_ray():
-    shown = run("--places", "here", "processes")
-    for kind in (
-        "kill: command, no engine",
-        "kill: command, processes",
-        "kill: a process of processes",
-        "disk full in one worker",
-        "a corrupt image in every shard",
-        "another model between two runs",
-        "another model during a run",
-    ):
-        assert kind in shown
-    assert " cases, 0 wrong" in shown
-
-
-@pytest.mark.slow
-def test_one_kill_of_each_kind_with_ray():
-    require_ray()
-    assert "4 cases, 0 wrong" in run("--places", "ray", "cluster", "--kinds", "kill")
+def test_one_kill_of_each_kind_without_ray():
+    assert "3 cases, 0 wrong" in run_cases("--places", "here", "processes", "--kinds", "kill")
 
 
 def test_each_kind_of_process_is_killed_at_five_moments(tmp_path):

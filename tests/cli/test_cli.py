@@ -143,7 +143,7 @@ def test_mistakes_end_with_one_sentence_and_no_traceback(ddsfl, scenes, model, t
         (["predict", tmp_path / "short", scenes], 1, "short is cut off"),
         (["predict", model, tmp_path / "empty"], 1, "contains no images"),
         (["predict", model, scenes, "--json", "--csv"], 2, "exclude each other"),
-        (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz or .csv"),
+        (["encode", model, scenes, "--out", tmp_path / "v.txt"], 2, ".npz, .csv or .parquet"),
         (["evaluate", scenes, "--train", 9], 1, "--train 9 needs at least 10 images per class; class"),
         (["evaluate", scenes, "--protocol", "lists"], 2, "needs --train-list"),
         (["evaluate", scenes, "--protocol", "leave-one-out"], 2, "expected folds, random, lists"),

@@ -127,13 +127,14 @@ def test_lists_with_untrained_test_labels_fail_before_the_work(ddsfl, tmp_path, 
 @pytest.mark.parametrize(
     ("arguments", "patched", "resumes"),
     [
-        (["train", "SET", "--out", "OUT"], "ImageSet.find", True),
-        (["evaluate", "SET", "--out", "OUT"], "ImageSet.find", True),
-        (["evaluate", "SET"], "ImageSet.find", False),
-        (["predict", "MODEL", "SET"], "list_images", False),
-        (["encode", "MODEL", "SET", "--out", "OUT.npz"], "list_images", False),
-        (["inspect", "MODEL", "--out", "OUT"], "draw_model", False),
-        (["demo", "--out", "OUT"], "run_demo", False),
+        (["train", "SET", "--out", "OUT"], "train.ImageSet.find", True),
+        (["evaluate", "SET", "--out", "OUT"], "splitting.ImageSet.find", True),
+        (["evaluate", "SET"], "splitting.ImageSet.find", False),
+        (["compare", "SET", "--methods", "sift,lbp", "--out", "OUT"], "splitting.ImageSet.find", True),
+        (["predict", "MODEL", "SET"], "predict.list_images", False),
+        (["encode", "MODEL", "SET", "--out", "OUT.npz"], "encode.list_images", False),
+        (["inspect", "MODEL", "--out", "OUT"], "inspect.draw_model", False),
+        (["demo", "--out", "OUT"], "demo.run_demo", False),
     ],
 )
 def test_an_interruption_names_the_way_to_resume_if_there_is_one(
@@ -142,7 +143,7 @@ def test_an_interruption_names_the_way_to_resume_if_there_is_one(
     def interrupted(*given, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"ddsfl.cli.{arguments[0]}.{patched}", interrupted)
+    monkeypatch.setattr(f"ddsfl.cli.{patched}", interrupted)
     places = {"SET": scenes, "MODEL": model, "OUT": tmp_path / "o", "OUT.npz": tmp_path / "o.npz"}
     code, _, err = ddsfl(*(places.get(word, word) for word in arguments))
     assert code == 130

@@ -38,7 +38,7 @@ def test_parts_are_one_table_with_a_manifest(ddsfl, model, photos, tmp_path):
     assert table["unlike"].tolist() == [row["unlike"] for row in expected]
     np.testing.assert_allclose(table["probability"], [row["probability"] for row in expected], atol=1e-6)
     np.testing.assert_allclose(
-        np.stack(table["scores"]), [list(row["scores"].values()) for row in expected], 1e-5
+        np.stack(table["scores"]), [list(row["scores"].values()) for row in expected], atol=1e-6
     )
     assert table[["top1", "top2", "top3"]].to_numpy().tolist() == [row["top"] for row in expected]
     manifest = manifest_of(out)

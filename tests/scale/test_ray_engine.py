@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,11 @@ def test_items_of_a_killed_actor_are_tried_again_and_one_that_always_kills_is_re
     why = "a worker of Ray is gone because its worker process has died (tried 3 times)"
     assert outcomes.pop(2) == Outcome(2, None, why)
     assert outcomes == {item: Outcome(item, item) for item in (0, 1, 3, 4, 5, 6, 7)}
-    attempts = [int(path.name[0]) for path in tmp_path.iterdir()]
-    assert sorted(attempts) == [0, 1, 1, 2, 2, 2, 3, 4, 5, 6, 7]  # what waited at the actor was not counted
+    attempts = Counter(int(path.name[0]) for path in tmp_path.iterdir())
+    assert (attempts.pop(1), attempts.pop(2)) == (2, 3)  # what waited at the actor was not counted
+    assert attempts.keys() == {0, 3, 4, 5, 6, 7}
+    # A result that was still on its way when its actor died is computed again.
+    assert set(attempts.values()) <= {1, 2}
     time.sleep(0.5)
     assert capfd.readouterr() == ("", "")  # Ray itself says nothing
 

@@ -51,7 +51,7 @@ def test_1_what_is_this(desk):
     help_of_train = desk.watch("ddsfl train --help", columns=70).out
     lines = [line.strip() for line in help_of_train.splitlines()]
     # Text is wrapped for this terminal, and flags do not look as if a value had to follow.
-    assert "model at --out is kept unless --overwrite is given." in lines
+    assert "model at --out is kept unless --overwrite is given. With --engine," in lines
     assert "<bool>" not in help_of_train
 
 
