@@ -113,3 +113,13 @@ def test_resampled_patch_of_a_ramp_is_linear_and_stops_at_the_border():
     torch.testing.assert_close(patches.view(3, 3), torch.tensor([2.5, 4.5, 6.5]).expand(3, 3))
     outside = resampled_patches(*batch, torch.tensor([0]), torch.tensor([[8.0, 8.0]]), torch.tensor([6.0]), 3)
     assert outside.max() == 9
+
+
+def test_each_channel_is_resized_as_if_alone():
+    images = random_images(((20, 31), (26, 17)), channels=3)
+    shapes = torch.tensor([[11, 19], [26, 9]])
+    together = resize(Batch.of(images), shapes).pixels
+    for channel in range(3):
+        alone = [image[channel : channel + 1] for image in images]
+        expected = resize(Batch.of(alone), shapes).pixels
+        torch.testing.assert_close(together[:, channel : channel + 1], expected)

@@ -28,6 +28,7 @@ from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture, posteriors_of, powers_of
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.products import plus_times, times
 from ddsfl.compute.rules import FLAG, real, rules, whole
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.patches.local import LocalDescriptors, LocalRows, Matrix
@@ -59,7 +60,7 @@ class FisherVector(Coding):
     l2_all : whether to finally scale the vector of all cells to unit length.
     levels : grids of `transform` as (rows, columns) pairs, whose cells are concatenated. Blocks of a
         `SceneClassifier` have their own.
-    max_iter : maximum number of iterations of expectation maximisation.
+    max_iter : maximum number of iterations of expectation maximisation, for each sample of the descriptors.
     device : where to fit, and to encode input that is not a tensor; "auto" uses CUDA if available.
     random_state : seed of the initial mixture.
 
@@ -68,8 +69,8 @@ class FisherVector(Coding):
     mean_ : (d,) mean of the descriptors.
     axes_ : (D, d) principal directions.
     weights_, means_, variances_ : (K,), (K, D), (K, D), the mixture.
-    log_likelihoods_ : mean log-likelihood at the start and after each iteration.
-    n_iter_ : number of iterations of expectation maximisation.
+    log_likelihoods_ : mean log-likelihood before and after each iteration over all descriptors.
+    n_iter_ : number of these iterations; of many descriptors, samples come first (`compute/gmm.py`).
     n_features_in_ : d.
 
     Examples
@@ -134,7 +135,7 @@ class FisherVector(Coding):
         X = self._powered(self._training_rows(X))
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
-        projected = (X - principal.mean.to(X)) @ principal.axes.to(X).T
+        projected = times(X - principal.mean.to(X), principal.axes.to(X).T)
         generator = make_generator(self.random_state)
         fitted = fit_mixture(projected, self.n_gaussians, generator=generator, max_iter=self.max_iter)
         arrays = (principal.mean.to(X), principal.axes.to(X), *fitted.mixture)
@@ -240,7 +241,7 @@ class FisherVector(Coding):
         return self._projected(vectors, self._space(vectors))
 
     def _projected(self, vectors: Tensor, space: FisherSpace) -> Tensor:
-        return torch.addmm(space.shift, self._powered(vectors), space.axes)
+        return plus_times(space.shift, self._powered(vectors), space.axes)
 
     def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return values of cells (..., 2 K D) as (..., K, 2 D)."""

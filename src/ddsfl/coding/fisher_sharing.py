@@ -24,6 +24,7 @@ from ddsfl.coding.fisher_sums import FisherSpace
 from ddsfl.coding.sharing import Shares, Sharing, Voices
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.gmm import CPU_BLOCK_BYTES, posteriors_of, powers_of
+from ddsfl.compute.products import plus_times, times
 from ddsfl.patches.local import LocalRows
 
 #: Posteriors below this are not listed as voices: nearly all of them are next to nothing.
@@ -75,7 +76,7 @@ class GradientSharing(Sharing):
         self._posteriors = vectors.new_empty(len(vectors), n_gaussians)
         self._budget = CPU_BLOCK_BYTES if vectors.device.type == "cpu" else DEFAULT_BUDGET_BYTES
         for part in self._chunks(len(vectors), vectors.shape[1] + 4 * n_kept + 2 * n_gaussians):
-            self._powers[part] = powers_of(torch.addmm(space.shift, vectors[part], space.axes))
+            self._powers[part] = powers_of(plus_times(space.shift, vectors[part], space.axes))
             self._posteriors[part] = posteriors_of(space.scores.of(self._powers[part]))
 
     def share(self, told: Tensor) -> Shares:
@@ -121,7 +122,7 @@ class GradientSharing(Sharing):
 
     def _proportional(self, cell: _Cell, rows: Tensor) -> Tensor:
         """Return (rows, R, K) the shares of descriptors in proportion to their (floored) gradients."""
-        flat = self._powers[rows] @ cell.factors.flatten(1)
+        flat = times(self._powers[rows], cell.factors.flatten(1))
         shares = flat.view(len(rows), *cell.offsets.shape).add_(cell.offsets)
         return shares.mul_(self._posteriors[rows][:, None])
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from ddsfl.coding.cells import Level, cell_numbers
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.gmm import CPU_BLOCK_BYTES, Mixture, Scores, posteriors_of, powers_of, scores_of
+from ddsfl.compute.products import plus_times, times
 from ddsfl.patches.local import LocalRows
 
 #: Maximum number of descriptors that one product sums: shorter products keep the entire GPU busy.
@@ -122,14 +123,14 @@ def sum_groups(
         places = starts[part, None].to(vectors.device) + along
         inside = (along < remain[part, None].to(vectors.device)).to(vectors.dtype)
         rows = order[places.clamp_(max=len(vectors) - 1).flatten()]
-        kept = torch.addmm(space.shift, vectors[rows], space.axes).view(*inside.shape, n_kept)
+        kept = plus_times(space.shift, vectors[rows], space.axes).view(*inside.shape, n_kept)
         # Zeros have zero powers, so the padding adds nothing below, whatever its posteriors.
         powers = powers_of(kept * inside[:, :, None])
         posteriors = posteriors_of(space.scores.of(powers.flatten(0, 1))).view(*inside.shape, n_gaussians)
         present, n_blocks = torch.unique_consecutive(group_of[part], return_counts=True)
         present, n_blocks = present.to(vectors.device), n_blocks.to(vectors.device)
         sums.posteriors[present] += _sum_blocks((inside[:, None, :] @ posteriors)[:, 0], n_blocks)
-        sums.powers[present] += _sum_blocks(posteriors.mT @ powers, n_blocks)
+        sums.powers[present] += _sum_blocks(times(posteriors.mT, powers), n_blocks)
     return sums
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ddsfl.compute.device import has_kernels
+from ddsfl.compute.products import plus_times, times
 
 #: Rows that one program rebuilds.
 REBUILT = 32
@@ -48,7 +49,7 @@ def product(rows: Tensor, columns: Tensor) -> Tensor:
     tensor([[11.,  2.]])
     """
     if not has_kernels(columns):
-        return rows @ columns.T
+        return times(rows, columns.T)
     # Scale the largest entry to 1, so that small filters keep all bits of half precision.
     scale = columns.abs().amax().clamp(min=1e-30)
     half = (columns / scale).to(torch.float16)
@@ -86,8 +87,8 @@ def respond(
         offset = filters.new_zeros(len(filters)) if offset is None else offset
         return Responses(product(rows, filters), offset)
     if offset is None:
-        return Responses((rows @ filters.T).abs_(), None)
-    return Responses(torch.addmm(-offset, rows, filters.T).abs_(), None)
+        return Responses(times(rows, filters.T).abs_(), None)
+    return Responses(plus_times(-offset, rows, filters.T).abs_(), None)
 
 
 def rectified(responses: Responses) -> Tensor:

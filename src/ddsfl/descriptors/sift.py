@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ddsfl.compute.products import times
 from ddsfl.compute.rules import real, rules, whole
 from ddsfl.descriptors.scales import GridDescriptor, continued
 from ddsfl.patches.geometry import Batch
@@ -105,7 +106,10 @@ def sift_maps(batch: Batch, step: int, smoothing: float) -> Tensor:
     oriented = orientation_maps(smooth(pixels, smoothing))  # (B, 8, H + 4, W + 4)
     rows = bin_weights(oriented.shape[2] - 2 * OVERHANG, step, oriented)
     columns = bin_weights(oriented.shape[3] - 2 * OVERHANG, step, oriented)
-    binned = rows.flatten(0, 1) @ oriented @ columns.flatten(0, 1).T  # (B, 8, 4 rows, 4 columns)
+    across_rows = rows.flatten(0, 1).expand(oriented.shape[0] * N_ORIENTATIONS, -1, -1)
+    by_row = times(across_rows, oriented.flatten(0, 1))
+    binned = times(by_row.flatten(0, 1), columns.flatten(0, 1).T)
+    binned = binned.view(*oriented.shape[:2], by_row.shape[1], -1)  # (B, 8, 4 rows, 4 columns)
     parts = binned.unflatten(3, (-1, N_BINS)).unflatten(2, (-1, N_BINS))  # (B, 8, rows, 4, columns, 4)
     return parts.permute(0, 2, 4, 3, 5, 1).flatten(3)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ddsfl.compute.products import times
 from ddsfl.compute.rows import Responses, rectified, respond, unit_rows
 from ddsfl.learning.layer import Layer, LearnedLayer, corner_offset, spanned_field
 from ddsfl.patches.geometry import (
@@ -233,7 +234,7 @@ def average_pool(maps: Tensor, counts: Tensor, pool: int, rows: Tensor, columns:
         return torch.zeros(n_images, len(rows), len(columns), n_maps, device=device)
     in_rows = _windows(rows, n_rows, counts[:, 0], pool).to(maps, non_blocking=True)  # (B, rows, R)
     in_columns = _windows(columns, n_columns, counts[:, 1], pool).to(maps, non_blocking=True)
-    by_row = torch.bmm(in_rows, maps.view(n_images, n_rows, -1)).view(-1, n_columns, n_maps)
+    by_row = times(in_rows, maps.view(n_images, n_rows, -1)).view(-1, n_columns, n_maps)
     in_columns_of_row = in_columns.repeat_interleave(len(rows), dim=0)
     if maps.dtype == torch.float16:
         sums = torch.bmm(in_columns_of_row, by_row, out_dtype=torch.float32)

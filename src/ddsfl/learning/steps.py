@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from ddsfl.compute.device import as_numpy
 from ddsfl.compute.parameters import make_method
+from ddsfl.compute.products import times
 from ddsfl.compute.stages import Arrays
 from ddsfl.learning.bank import FilterBank
 from ddsfl.learning.exemplars import SELECTORS
@@ -60,7 +61,7 @@ def learn_bank(
         side = layer.field
         pictures = patterns_of_filters(space, filters).unflatten(1, (-1, side, side))
     else:
-        responses = (entered[inputs.pictured] @ filters.T).abs()
+        responses = times(entered[inputs.pictured], filters.T).abs()
         pictures = average_of_strongest(responses.cpu(), inputs.pictures)
     return {
         "filters": bank.filters_.astype(np.float32),

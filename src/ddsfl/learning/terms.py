@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.products import add_times, times
 from ddsfl.learning.triplets import Triplets
 
 #: Working memory per chunk on a CPU: small enough that results are still in the cache when they are read.
@@ -30,7 +31,7 @@ def second_moments(X: Tensor, budget_bytes: int = DEFAULT_BUDGET_BYTES) -> Tenso
     """Return S = X'X / N (P, P), summed over chunks in double precision."""
     S = X.new_zeros(X.shape[1], X.shape[1], dtype=torch.float64)
     for rows in slices(len(X), rows_within(X.shape[1] * X.element_size(), budget_bytes)):
-        S += X[rows].T @ X[rows]
+        S += times(X[rows].T, X[rows])
     return (S / max(1, len(X))).to(X.dtype)
 
 
@@ -59,10 +60,10 @@ def sparsity(W: Tensor, X: Tensor, eps: float, budget_bytes: int | None = None) 
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
     step = rows_within(2 * len(W) * X.element_size(), budget_bytes or budget_of(X), least=16)
     for rows in slices(len(X), step):
-        Z = X[rows] @ W.T
+        Z = times(X[rows], W.T)
         F = (Z * Z).add_(eps).sqrt_()
         value += F.sum()
-        gradient.addmm_(Z.div_(F).T, X[rows])
+        add_times(gradient, Z.div_(F).T, X[rows])
     return value / len(X), gradient / len(X)
 
 
@@ -77,13 +78,13 @@ def denoising(
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
     step = rows_within(4 * (M + 1) * len(W) * X.element_size(), budget_bytes or budget_of(X), least=4)
     for rows in slices(N, step):
-        Z, near_Z = X[rows] @ W.T, neighbours[rows] @ W.T
+        Z, near_Z = times(X[rows], W.T), neighbours[rows] @ W.T
         F, near_F = (Z * Z).add_(eps).sqrt_(), (near_Z * near_Z).add_(eps).sqrt_()
         difference = F[:, None] - near_F
         size = (difference * difference).add_(eps).sqrt_()
         value += size.sum()
         slope = difference.div_(size)  # of sqrt(t^2 + eps)
-        gradient.addmm_((slope.sum(1) * Z.div_(F)).T, X[rows])
+        add_times(gradient, (slope.sum(1) * Z.div_(F)).T, X[rows])
         near_slope = slope.mul_(near_Z.div_(near_F)).flatten(0, 1)
         gradient.addmm_(near_slope.T, neighbours[rows].reshape(-1, P), alpha=-1)
     return value / (N * M), gradient / (N * M)
@@ -117,7 +118,7 @@ def contrasts(W: Tensor, X: Tensor, triplets: Triplets, eps: float) -> Tensor:
     q_d = 1/K sum_k (f_d - f_kd)^2 - 1/K sum_k (f_d - fbar_kd)^2. The square of f_d cancels, which
     leaves (B f^2 - 2 f (B f))_d.
     """
-    F = (X @ W.T).square_().add_(eps).sqrt_()
+    F = times(X, W.T).square_().add_(eps).sqrt_()
     q = triplets.gather(F) * F[triplets.anchors]
     return triplets.gather(F.square_()).sub_(q, alpha=2)
 
@@ -164,12 +165,12 @@ def discriminative(
         slope = F * (pull @ chosen)
         slope -= triplets.scatter_own(counted * near)
         slope -= triplets.scatter(counted.mul_(F[triplets.anchors]))
-        gradient[block] = 2 * (slope.mul_(Z.div_(F)).T @ X)
+        gradient[block] = 2 * times(slope.mul_(Z.div_(F)).T, X)
     return value, gradient
 
 
 def _near_features(W: Tensor, X: Tensor, triplets: Triplets, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the responses Z and features F (N, D) of patches, and the sums B F (E, D) over neighbours."""
-    Z = X @ W.T
+    Z = times(X, W.T)
     F = (Z * Z).add_(eps).sqrt_()
     return Z, F, triplets.gather(F)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import slices
+from ddsfl.compute.products import times
 
 
 class Batch(NamedTuple):
@@ -150,8 +151,10 @@ def resize(batch: Batch, shapes: Tensor) -> Batch:
         return batch
     rows = _resampling(batch.shapes[:, 0], shapes[:, 0], batch.pixels)
     columns = _resampling(batch.shapes[:, 1], shapes[:, 1], batch.pixels)
-    pixels = rows[:, None] @ batch.pixels @ columns[:, None].transpose(-1, -2)
-    return Batch(pixels, shapes)
+    n_channels = batch.pixels.shape[1]
+    rows, columns = (one.repeat_interleave(n_channels, dim=0) for one in (rows, columns))
+    pixels = times(times(rows, batch.pixels.flatten(0, 1)), columns.mT)
+    return Batch(pixels.unflatten(0, (-1, n_channels)), shapes)
 
 
 def _resampling(source: Tensor, target: Tensor, like: Tensor) -> Tensor:

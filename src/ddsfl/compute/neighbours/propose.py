@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ddsfl.compute.device import rows_within, slices
+from ddsfl.compute.products import plus_times
 
 
 class Proposal(NamedTuple):
@@ -81,7 +82,7 @@ def propose(
         best = left.new_empty(len(left), 0)
         whose = torch.empty(len(left), 0, dtype=torch.int64, device=left.device)
         for block in slices(len(centred), columns):
-            scores = torch.addmm(offsets[block], left, centred[block].T)
+            scores = plus_times(offsets[block], left, centred[block].T)
             if own is not None and point_groups is not None:
                 scores.masked_fill_((own == point_groups[block]).logical_and_(own >= 0), -torch.inf)
             values, positions = highest(scores, count)

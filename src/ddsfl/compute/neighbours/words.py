@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
+from ddsfl.compute.products import plus_times
 
 #: Bytes of products per block on a CPU; small blocks stay in the cache.
 CPU_BLOCK_BYTES = 2**25
@@ -41,7 +42,7 @@ def nearest_by_products(
         len(queries), rows_within(queries.element_size() * (len(points) + points.shape[1]), budget_bytes)
     ):
         centred = queries[rows] - centre
-        scores = torch.addmm(offsets, centred, centred_points.T)  # x'p - |p|^2 / 2
+        scores = plus_times(offsets, centred, centred_points.T)  # x'p - |p|^2 / 2
         best = scores.max(dim=1, keepdim=True) if k == 1 else scores.topk(k, dim=1)
         distances[rows] = centred.square().sum(dim=1, keepdim=True) - 2 * best.values
         indices[rows] = best.indices
