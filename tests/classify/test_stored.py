@@ -10,6 +10,8 @@ from ddsfl.classify.linear import LinearClassifier
 from ddsfl.classify.rows import PassedRows
 from ddsfl.classify.stored import JoinedRows, fit_stored, without_stored
 from ddsfl.coding.pyramid import l2_normalise
+from ddsfl.compute.passes import HeldRows
+from ddsfl.compute.svm_passes import FoldedProblems
 from ddsfl.images.labels import Labels
 from tests.support.stored import ReadBlocks
 
@@ -111,6 +113,17 @@ def test_the_folds_are_a_good_start_for_all_images():
     assert weights.shape == (3, 49)
     assert biases.shape == (3,)
     assert counts[0] < counts[1]
+
+
+def test_the_curvature_is_that_of_the_images_that_count():
+    draw = torch.Generator().manual_seed(0)
+    rows = PassedRows(HeldRows(torch.randn(50, 4, generator=draw), at_once=20))
+    targets, costs = torch.ones(50, 2), torch.ones(50, 2)
+    every = rows.curvature(FoldedProblems(targets, costs))
+    assert rows.curvature(FoldedProblems(-targets, 2 * costs)) is every
+    targets[:25] = 0
+    half = rows.curvature(FoldedProblems(targets, costs))
+    assert half.moments.sum() < 0.8 * every.moments.sum()
 
 
 def test_joined_rows_are_weighted_and_leave_out_a_block():

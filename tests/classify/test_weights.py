@@ -119,8 +119,8 @@ def test_a_classifier_is_calibrated_and_its_C_chosen_with_weights(several):
     np.testing.assert_array_equal(machine.cv_scores_, unseen.scores)
     calibrate = fit_sigmoids if several else fit_temperature
     expected = calibrate(unseen.decisions, torch.from_numpy(y), torch.from_numpy(each))
-    np.testing.assert_allclose(machine.slopes_, expected.slopes, rtol=1e-9)
-    np.testing.assert_allclose(machine.offsets_, expected.offsets, rtol=1e-9)
+    np.testing.assert_allclose(machine.slopes_, expected.slopes, rtol=1e-5)
+    np.testing.assert_allclose(machine.offsets_, expected.offsets, rtol=1e-5)
 
 
 def test_weights_of_blocks_are_chosen_with_weights_of_images():

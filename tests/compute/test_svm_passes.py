@@ -105,7 +105,7 @@ def test_the_inverse_is_that_of_the_modelled_hessian(monkeypatch, exact_width):
     monkeypatch.setattr(svm_passes, "EXACT_WIDTH", exact_width)
     monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 10 if exact_width else 1024)
     rows, _ = rows_and_targets(n_rows=50, width=8)
-    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=7))
+    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=7), torch.ones(len(rows), dtype=torch.bool))
     ones = torch.cat([rows, torch.ones(50, 1, dtype=torch.float64)], 1)
     draw = torch.Generator().manual_seed(0)
     vectors = torch.randn(2, 9, generator=draw, dtype=torch.float64)
@@ -116,6 +116,20 @@ def test_the_inverse_is_that_of_the_modelled_hessian(monkeypatch, exact_width):
         torch.testing.assert_close(inverse, torch.linalg.solve(hessian, vector), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("exact_width", [0, 100])
+def test_rows_in_no_problem_tell_no_curvature(monkeypatch, exact_width):
+    monkeypatch.setattr(svm_passes, "EXACT_WIDTH", exact_width)
+    rows = rows_and_targets(300, 6)[0]
+    counted = torch.arange(300) % 3 > 0
+    wild = torch.where(counted[:, None], rows, 1e3 * rows)
+    expected = svm_passes.Curvature.of(HeldRows(rows[counted], 50), torch.ones(200, dtype=torch.bool))
+    found = svm_passes.Curvature.of(HeldRows(wild, 50), counted)
+    vectors, pull = torch.ones(2, 7, dtype=rows.dtype), torch.tensor([0.5, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(found.inverse(vectors, pull), expected.inverse(vectors, pull))
+    targets = torch.where(counted[:, None], 1.0, 0.0).expand(300, 2)
+    assert torch.equal(svm_passes.FoldedProblems(targets, torch.ones(300, 2)).counted, counted)
+
+
 def test_what_single_rows_show_is_spread_over_all_directions(monkeypatch):
     # Rows share one direction; all others are noise of the same size, which a sample overestimates.
     draw = torch.Generator().manual_seed(0)
@@ -124,12 +138,12 @@ def test_what_single_rows_show_is_spread_over_all_directions(monkeypatch):
     rows[:, 0] += 1
     monkeypatch.setattr(svm_passes, "SAMPLE_ROWS", 60)
     monkeypatch.setattr(svm_passes, "EXACT_WIDTH", 0)
-    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=300))
+    curvature = svm_passes.Curvature.of(HeldRows(rows, at_once=300), torch.ones(len(rows), dtype=torch.bool))
     assert curvature.rest == pytest.approx(n_rows * 0.05**2, rel=0.2)
     assert float(curvature.moments.max()) == pytest.approx(2 * n_rows, rel=0.1)
     assert float(curvature.moments[:-1].max()) < 10 * curvature.rest
     everything = HeldRows(rows[:, :50], at_once=300)
-    assert svm_passes.Curvature.of(everything).rest == 0
+    assert svm_passes.Curvature.of(everything, torch.ones(everything.shape[0], dtype=torch.bool)).rest == 0
 
 
 def test_rows_of_one_sign_only_are_solved_as_stated():

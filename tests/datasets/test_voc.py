@@ -162,10 +162,12 @@ def test_the_svm_of_a_class_leaves_out_its_difficult_images(width):
         np.testing.assert_allclose(classifier.coef_[column], oracle.coef_[0], atol=1e-4)
 
 
-def test_difficult_images_do_not_influence_the_choice_of_C():
+@pytest.mark.parametrize("n_images", [60, 1500])
+def test_difficult_images_do_not_influence_the_choice_of_C(n_images):
+    """Neither where SVMs see inner products, nor where they see vectors."""
     rng = np.random.default_rng(3)
-    truth = rng.choice([-1, 0, 1], (60, 2), p=[0.4, 0.3, 0.3])
-    X = rng.standard_normal((60, 8)) + np.where(truth[:, :1] > 0, 1.0, 0.0)
+    truth = rng.choice([-1, 0, 1], (n_images, 2), p=[0.4, 0.3, 0.3])
+    X = rng.standard_normal((n_images, 8)) + np.where(truth[:, :1] > 0, 1.0, 0.0)
     one, other = X.copy(), X.copy()
     both = (truth == 0).all(axis=1)
     assert both.any()

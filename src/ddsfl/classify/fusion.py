@@ -17,9 +17,10 @@ from ddsfl.classify.crossval import (
     folds_for,
 )
 from ddsfl.classify.linear import LinearClassifier
-from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows
+from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows, are_many
 from ddsfl.coding.pyramid import l2_normalise
 from ddsfl.compute.device import as_numpy, resolve_device, rows_within, slices
+from ddsfl.compute.products import add_times
 from ddsfl.images.labels import Labels
 
 #: Gram matrices of all blocks are kept up to this size together; beyond it, each is computed again.
@@ -61,7 +62,7 @@ def gram_of(rows: Tensor, device: str | torch.device | None = None) -> Tensor:
     gram = rows.new_zeros(len(rows), len(rows), device=where)
     for columns in slices(rows.shape[1], rows_within(rows.element_size() * len(rows))):
         part = rows[:, columns].to(where)
-        gram.addmm_(part, part.T)
+        add_times(gram, part, part.T)
     return gram
 
 
@@ -124,7 +125,7 @@ def fit_blocks(
     """
     device = resolve_device(classifier.device)
     n_images, width = len(blocks[0]), sum(block.shape[1] for block in blocks)
-    if n_images > width:  # the joined blocks are smaller than their Gram matrix
+    if are_many(n_images, width):
         joined = [weight * block.to(device) for weight, block in zip(weights, blocks)]
         return classifier.fit(torch.cat(joined, dim=1), y)
     joint = blocks[0].new_zeros(n_images, n_images, device=device)
@@ -182,7 +183,7 @@ def _rows_without(
     grams: Sequence[Tensor] | None,
 ) -> Iterator[TrainingRows]:
     """Yield the input of the SVMs without each block, in the form in which `fit_blocks` uses all of them."""
-    if len(blocks[0]) > sum(block.shape[1] for block in blocks):
+    if are_many(len(blocks[0]), sum(block.shape[1] for block in blocks)):
         for left in range(len(blocks)):
             others = [
                 weight * block.to(device)

@@ -24,11 +24,12 @@ from ddsfl.classify.crossval import (
     folds_for,
     predicted_classes,
 )
-from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows
+from ddsfl.classify.rows import GramRows, TrainingRows, VectorRows, are_many
 from ddsfl.classify.validation import Validation
 from ddsfl.compute.device import as_numpy, as_tensor, resolve_device
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
+from ddsfl.compute.products import plus_times, times
 from ddsfl.compute.rules import FLAG, NOTHING, Rule, choice, either, real, rules, several, whole
 from ddsfl.compute.stages import Arrays
 from ddsfl.compute.tensors import SOME, Tensors
@@ -135,10 +136,10 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         """
         rows, problems = self._check_training(X, y)
         problems = problems.weighted(sample_weight)
-        if len(rows) > rows.shape[1]:
+        if are_many(*rows.shape):
             return self._fit(VectorRows(rows), problems)
-        self._fit(GramRows(rows @ rows.T), problems)
-        self.coef_ = as_numpy(torch.as_tensor(self.coef_).to(rows) @ rows)
+        self._fit(GramRows(times(rows, rows.T)), problems)
+        self.coef_ = as_numpy(times(torch.as_tensor(self.coef_).to(rows), rows))
         return self
 
     def fit_gram(
@@ -293,7 +294,7 @@ class LinearClassifier(Checked, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         rows = as_matrix(self, X, reset=False, least=0)
         weights, biases = (torch.as_tensor(v).to(rows) for v in (self.coef_, self.intercept_))
-        return rows @ weights.T + biases
+        return plus_times(biases, rows, weights.T)
 
     def _check_training(self, X: ArrayLike | Tensor, y: Any) -> tuple[Tensor, OneVsRest]:
         self.check()

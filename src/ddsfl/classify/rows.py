@@ -6,7 +6,6 @@ Shapes: N images, P values per image, T one-vs-rest problems, F folds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,18 @@ from ddsfl.compute.svm_passes import Curvature, FoldedProblems, fit_in_passes, h
 GREATEST_COST = 1000.0
 #: Rows in memory that one product takes: their outputs for all folds and classes are small next to them.
 READ_ROWS = 4096
+#: Up to so many images, and up to so many per value of a vector, SVMs see inner products of images: solving
+#: with them is exact at any cost, while high costs take hundreds of passes over the vectors.
+FEW_IMAGES, IMAGES_PER_VALUE = 1000, 2
+
+
+def are_many(n_images: int, n_values: int) -> bool:
+    """Return whether images outnumber the values of their vectors so far that SVMs see the vectors.
+
+    >>> are_many(900, 10), are_many(3000, 2688), are_many(3000, 1000)
+    (False, False, True)
+    """
+    return n_images > max(FEW_IMAGES, IMAGES_PER_VALUE * n_values)
 
 
 class TrainingRows(ABC):
@@ -117,11 +128,14 @@ class PassedRows(TrainingRows):
 
     def __init__(self, passes: Passes, start: Tensor | None = None) -> None:
         self.passes, self.start = passes, start
+        self._known: tuple[Tensor, Curvature] | None = None
 
-    @cached_property
-    def curvature(self) -> Curvature:
-        """What all costs and folds share; takes a pass."""
-        return Curvature.of(self.passes)
+    def curvature(self, problems: FoldedProblems) -> Curvature:
+        """Return what all costs and folds share; takes a pass for other images than before."""
+        counted = problems.counted
+        if self._known is None or not torch.equal(self._known[0], counted):
+            self._known = (counted, Curvature.of(self.passes, counted))
+        return self._known[1]
 
     @property
     def like(self) -> Tensor:
@@ -136,19 +150,20 @@ class PassedRows(TrainingRows):
         problems = FoldedProblems(targets, costs, torch.from_numpy(places), len(numbers))
         if known is None and self.start is not None:
             known = self.start.repeat(len(numbers), 1)
-        planes = fit_in_passes(self.passes, problems, known, self.curvature)
+        planes = fit_in_passes(self.passes, problems, known, self.curvature(problems))
         return held_out(self.passes, planes, problems), planes
 
     def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
         """Return weights of values, and biases; the mean over the folds is a good start."""
         n_problems = targets.shape[1]
         start = self.start if known is None else known.reshape(-1, n_problems, known.shape[1]).mean(0)
-        planes = fit_in_passes(self.passes, FoldedProblems(targets, costs), start, self.curvature)
+        problems = FoldedProblems(targets, costs)
+        planes = fit_in_passes(self.passes, problems, start, self.curvature(problems))
         return planes[:, :-1], planes[:, -1]
 
 
 class VectorRows(PassedRows):
-    """Vectors in memory, (N, P); for fewer values than images. Inner products would be larger.
+    """Vectors in memory, (N, P); for images that `are_many`.
 
     >>> rows = VectorRows(torch.tensor([[2.0], [1.0], [-1.0]]))
     >>> weights, biases = rows.fit(torch.tensor([[1.0], [1.0], [-1.0]]), torch.ones(3, 1))

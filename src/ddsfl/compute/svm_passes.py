@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ddsfl.compute.device import slices
 from ddsfl.compute.passes import Passes, every_nth, gathered
+from ddsfl.compute.products import plus_times, times
 from ddsfl.compute.quasi_newton import HISTORY, Values, minimise
 
 #: Values per row up to which the curvature comes from all rows: its matrix and axes take 400 MB.
@@ -56,6 +57,11 @@ class FoldedProblems:
     def __len__(self) -> int:
         return self.n_folds * self.targets.shape[1]
 
+    @property
+    def counted(self) -> Tensor:
+        """(N,) which rows take part in any problem."""
+        return (self.targets != 0).any(dim=1)
+
     def of(self, rows: slice, which: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return targets and costs (n, b) of some rows in some of the B problems."""
         n_problems = self.targets.shape[1]
@@ -91,7 +97,7 @@ def fit_in_passes(
     """
     like, width = rows.like, rows.shape[1] + 1
     planes = like.new_zeros(len(problems), width) if start is None else start.to(like).clone()
-    curvature = curvature or Curvature.of(rows)
+    curvature = curvature or Curvature.of(rows, problems.counted)
     at_once = max(1, PLANE_BYTES // (width * like.element_size() * (2 * HISTORY + 10)))
     for part in slices(len(problems), at_once):
         own = planes[part]
@@ -117,7 +123,7 @@ def held_out(rows: Passes, planes: Tensor, problems: FoldedProblems) -> Tensor:
     assert folds is not None
     outputs = rows.like.new_empty(rows.shape[0], n_problems)
     for place, part in rows:
-        every = (part @ planes[:, :-1].T + planes[:, -1]).reshape(len(part), -1, n_problems)
+        every = plus_times(planes[:, -1], part, planes[:, :-1].T).reshape(len(part), -1, n_problems)
         outputs[place] = every[torch.arange(len(part)), folds[place].to(every.device)]
     return outputs
 
@@ -143,12 +149,12 @@ class _Objectives:
         objective = 0.5 * (gradient**2).sum(1)
         for place, part in self.rows:
             signs, costs = self.problems.of(place, which + self.first, planes)
-            slack = (1 - signs * (part @ planes[:, :-1].T + planes[:, -1])).clamp_(min=0)
+            slack = (1 - signs * plus_times(planes[:, -1], part, planes[:, :-1].T)).clamp_(min=0)
             active += (costs * (slack > 0)).sum(0, dtype=torch.float64)
             weighted = costs * slack
             total += (weighted * slack).sum(0, dtype=torch.float64)
             weighted.mul_(signs).mul_(-2)
-            gradient[:, :-1] += weighted.T @ part
+            gradient[:, :-1] += times(weighted.T, part)
             gradient[:, -1] += weighted.sum(0, dtype=torch.float64)
         self.pull[which] = 2 * active / self.rows.shape[0]
         return Values(objective + total, gradient)
@@ -156,9 +162,9 @@ class _Objectives:
 
 @dataclass(frozen=True)
 class Curvature:
-    """The Hessian of a problem is about I + a M, with second moments M of all rows and its own a.
+    """The Hessian of a problem is about I + a M, with second moments M of all rows that count and its own a.
 
-    Of up to `EXACT_WIDTH` values per row, M is computed from all rows. Beyond that it has the axes of a
+    Of up to `EXACT_WIDTH` values per row, M is computed from all of them. Beyond that it has the axes of a
     sample. Each row of a sample that does not span all directions also shows something that no other row has;
     this ``bulk`` of the sample's moments is spread over all directions, or each sampled row would seem to
     stand for many others.
@@ -175,24 +181,27 @@ class Curvature:
     rest: float = 0.0
 
     @classmethod
-    def of(cls, rows: Passes) -> Curvature:
-        """Return the curvature of problems over these rows; takes a pass."""
-        return cls._exact(rows) if rows.shape[1] <= EXACT_WIDTH else cls._sampled(rows)
+    def of(cls, rows: Passes, counted: Tensor) -> Curvature:
+        """Return the curvature of problems over the rows that are ``counted`` (N,); takes a pass."""
+        return cls._exact(rows, counted) if rows.shape[1] <= EXACT_WIDTH else cls._sampled(rows, counted)
 
     @classmethod
-    def _exact(cls, rows: Passes) -> Curvature:
+    def _exact(cls, rows: Passes, counted: Tensor) -> Curvature:
         width = rows.shape[1] + 1
         total = torch.zeros(width, width, dtype=torch.float64, device=rows.like.device)
-        for _, part in rows:
+        for place, part in rows:
             ones = torch.cat([part, part.new_ones(len(part), 1)], 1)
-            total += ones.T @ ones
+            ones *= counted[place, None].to(ones)
+            total += times(ones.T, ones)
         moments, vectors = torch.linalg.eigh(total)
         return cls(vectors.T.contiguous().to(rows.like), moments.clamp(min=0))
 
     @classmethod
-    def _sampled(cls, rows: Passes) -> Curvature:
-        n_rows, width = rows.shape[0], rows.shape[1] + 1
-        sample = gathered(rows, every_nth(n_rows, max(64, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width)))))
+    def _sampled(cls, rows: Passes, counted: Tensor) -> Curvature:
+        numbers, width = counted.nonzero().flatten().cpu(), rows.shape[1] + 1
+        n_rows = len(numbers)
+        chosen = every_nth(n_rows, max(64, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * width))))
+        sample = gathered(rows, numbers[chosen])
         sample = torch.cat([sample, sample.new_ones(len(sample), 1)], 1).double()
         moments, vectors = torch.linalg.eigh(sample @ sample.T)
         bulk = float(moments.median()) if len(sample) < width else 0.0

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from ddsfl.classify.crossval import OneVsRest, choose_C, stratified_folds
-from ddsfl.classify.rows import GramRows, VectorRows
+from ddsfl.classify.rows import GramRows, VectorRows, are_many
 from ddsfl.compute.device import as_numpy, make_generator
+from ddsfl.compute.products import times
 from ddsfl.images.labels import Labels
 
 #: Folds in which the labels are doubted: each image is judged by an SVM that was fitted without it.
@@ -48,8 +49,7 @@ def doubts(vectors: np.ndarray[Any, Any], labels: Sequence[Any], C: float) -> li
     n_folds = min(N_FOLDS, problems.smallest_class)
     folds = stratified_folds(problems.membership, n_folds, make_generator(0))
     rows = torch.from_numpy(vectors)
-    wide = rows.shape[1] >= len(rows)
-    inputs = GramRows(rows @ rows.T) if wide else VectorRows(rows)
+    inputs = VectorRows(rows) if are_many(*rows.shape) else GramRows(times(rows, rows.T))
     scores = as_numpy(choose_C(inputs, problems, (C,), folds).decisions)
     if scores.shape[1] == 1:
         scores = np.concatenate([-scores, scores], axis=1)
