@@ -150,6 +150,40 @@ def test_iterations_stop_when_the_gain_is_small():
         assert improve_mixture(points, start, tolerance=tolerance).n_iter == expected
 
 
+def test_first_iterations_see_samples_of_many_points(monkeypatch):
+    """Samples with too few points per Gaussian are left out; the last fit sees all points."""
+    seen, improve = [], gmm.improve_mixture
+
+    found = []
+
+    def recorded(points, start, **options):
+        seen.append((len(points), options["tolerance"]))
+        assert not found or start is found[-1].mixture
+        found.append(improve(points, start, **options))
+        return found[-1]
+
+    monkeypatch.setattr(gmm, "improve_mixture", recorded)
+    points = draw_points(30, 2005, 3)
+    fit_mixture(points, 3, generator=generator(), tolerance=1e-3)
+    assert seen == [(502, gmm.ROUGH), (1003, gmm.ROUGH), (2005, 1e-3)]
+    seen.clear()
+    found.clear()
+    fit_mixture(points[:599], 3, generator=generator())
+    assert [size for size, _ in seen] == [599]
+    seen.clear()
+    found.clear()
+    fit_mixture(points, 3, generator=generator(), max_iter=0)
+    assert [size for size, _ in seen] == [2005]
+
+
+def test_samples_lose_nothing(monkeypatch):
+    points = draw_points(31, 4000, 5)
+    sampled = [fit_mixture(points, 4, generator=generator(s)).log_likelihoods[-1] for s in range(4)]
+    monkeypatch.setattr(gmm, "EVERY", ())
+    whole = [fit_mixture(points, 4, generator=generator(s)).log_likelihoods[-1] for s in range(4)]
+    assert np.mean(sampled) > np.mean(whole) - 0.02
+
+
 def test_one_seed_gives_the_same_mixture_for_every_budget():
     points = draw_points(11, 301, 5) + 3
     first = fit_mixture(points, 9, generator=generator(3), max_iter=4)

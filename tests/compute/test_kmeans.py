@@ -48,6 +48,13 @@ def test_empty_clusters_take_the_farthest_points():
     torch.testing.assert_close(moved, torch.tensor([[3.5], [9.0], [4.0]]))
 
 
+def test_rounded_distances_move_no_cluster_onto_another_centre():
+    """A distance that should be 0 is not where points were rounded to bytes."""
+    points, centres = torch.tensor([[2.0], [2.0], [7.0]]), torch.tensor([[2.0], [5.0], [7.0]])
+    labels, rounded = torch.tensor([0, 0, 2]), torch.tensor([0.1, 0.1, 0.0])
+    torch.testing.assert_close(_update(points, labels, rounded, centres, 1000), centres)
+
+
 def test_empty_clusters_stay_where_no_point_is_left_for_them():
     points, centres = torch.full((3, 1), 2.0), torch.tensor([[2.0], [5.0]])
     moved = _update(points, torch.zeros(3, dtype=torch.int64), torch.zeros(3), centres, 1000)
@@ -91,7 +98,7 @@ def test_inertia_is_as_low_as_scikit_learns():
 def test_seeds_spread_over_far_blobs():
     # One blob contains 95 % of the points; uniform seeds would miss most of the small ones.
     points = torch.cat([draw(8, 1900, 3), *(draw(9 + i, 10, 3) + 1000 * (i + 1) for i in range(10))])
-    seeds = _seed(points, 11, generator(), 2**20)
+    seeds = _seed(points, 11, generator())
     assert len(torch.unique((seeds[:, 0] / 1000).round())) == 11
 
 
@@ -126,29 +133,61 @@ def test_iterations_stop_when_the_centres_hardly_move(tolerance, scale):
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 17, 40, 69, 70])
 def test_there_are_as_many_seeds_as_clusters(n_clusters):
-    assert _seed(draw(15, 70, 3), n_clusters, generator(), 2**20).shape == (n_clusters, 3)
+    assert _seed(draw(15, 70, 3), n_clusters, generator()).shape == (n_clusters, 3)
 
 
 def test_no_point_is_a_seed_twice_even_where_distances_drown_in_rounding():
     places = 10 * draw(16, 50, 3, torch.float32)
     points = torch.cat([places, places + 1e-3 * draw(17, 50, 3, torch.float32)])
-    assert len(torch.unique(_seed(points, 100, generator(), 2**20), dim=0)) == 100
+    assert len(torch.unique(_seed(points, 100, generator()), dim=0)) == 100
 
 
 def test_seeding_takes_few_passes_over_a_sample(monkeypatch):
-    sizes = []
+    sizes, draw_seeds = [], torch.multinomial
 
-    def counted(points, centres, **options):
-        sizes.append(len(points))
-        return assign(points, centres, **options)
+    def counted(chances, count, **options):
+        sizes.append(len(chances))
+        return draw_seeds(chances, count, **options)
 
-    monkeypatch.setattr("ddsfl.compute.kmeans.assign", counted)
-    _seed(draw(18, 3000, 2), 150, generator(), 2**20)
+    monkeypatch.setattr("torch.multinomial", counted)
+    _seed(draw(18, 3000, 2), 150, generator())
     assert set(sizes) == {1500}
     assert len(sizes) < 75
     sizes.clear()
-    _seed(draw(18, 3000, 2), 3, generator(), 2**20)
-    assert sizes == [1000] * 3
+    _seed(draw(18, 3000, 2), 3, generator())
+    assert sizes == [1000] * 2
+
+
+def test_seeds_are_drawn_by_their_distance_from_all_earlier_seeds(monkeypatch):
+    chances = []
+
+    def first(weights, count, generator):
+        chances.append(weights)
+        return weights.argmax().reshape(1)
+
+    monkeypatch.setattr("torch.multinomial", first)
+    points = draw(20, 61, 3)
+    seeds = _seed(points, 5, generator())
+    sampled = points[torch.randperm(61, generator=generator())]
+    for number, weights in enumerate(chances, start=1):
+        expected = (sampled[:, None] - seeds[None, :number]).square().sum(2).amin(1)
+        torch.testing.assert_close(weights, expected)
+
+
+def test_seeds_have_no_chance_to_be_drawn_again(monkeypatch):
+    """Far from zero, rounding gives a point some distance from itself."""
+    chosen = [0]
+
+    def next_one(weights, count, generator):
+        assert not weights[chosen].any()
+        chosen.append(len(chosen))
+        return torch.tensor([chosen[-1]])
+
+    monkeypatch.setattr("torch.multinomial", next_one)
+    points = 1000 * draw(24, 40, 33, torch.float32)
+    monkeypatch.setattr("ddsfl.compute.kmeans.SEEDS_A_DRAW", 100)
+    _seed(points, 30, generator())
+    assert len(chosen) == 30
 
 
 def test_equal_points_do_not_crash():
@@ -183,6 +222,40 @@ def test_too_many_clusters_are_named():
 def test_points_that_are_no_matrix_are_named():
     with pytest.raises(ValueError, match=r"points have shape \(5, 2, 2\); expected a matrix"):
         kmeans(torch.zeros(5, 2, 2), 2, generator=generator())
+
+
+@pytest.fixture
+def rounded(monkeypatch):
+    """Let k-means multiply bytes, in double precision, which is exact on every CPU; count the products."""
+    seen = []
+
+    def exact(points, centres, *, out):
+        seen.append(len(points))
+        return out.copy_(points.double() @ centres.double())
+
+    monkeypatch.setattr(torch, "_int_mm", exact, raising=False)
+    monkeypatch.setattr("ddsfl.compute.neighbours.byte_points.byte_products_are_fast", lambda: True)
+    return seen
+
+
+def test_bytes_find_clusters_as_good_as_single_precision(rounded):
+    points = torch.cat([blobs(21, 5000, 60, 0.5)[0].float(), draw(22, 1000, 6, torch.float32)])
+    by_bytes = [kmeans(points, 64, generator=generator(seed)).inertia for seed in range(3)]
+    assert sum(rounded) >= 2 * len(points)
+    rounded.clear()
+    exact = [kmeans(points.double(), 64, generator=generator(seed)).inertia for seed in range(3)]
+    assert not rounded
+    assert np.mean(by_bytes) < 1.01 * np.mean(exact)
+
+
+def test_bytes_only_guide_the_iterations(rounded):
+    """Labels and inertia of the result are those of the centres in full precision."""
+    points = draw(23, 4500, 5, torch.float32)
+    clusters = kmeans(points, 40, generator=generator())
+    assert rounded
+    labels, distances = assign(points, clusters.centres)
+    assert torch.equal(labels, clusters.labels)
+    assert clusters.inertia == pytest.approx(float(distances.double().sum()), rel=1e-6)
 
 
 @pytest.mark.cuda

@@ -18,10 +18,13 @@ class Recorder:
     def progress(self, done, total):
         self.events.append((done, total))
 
+    def steps(self, done, most):
+        self.events.append((done, most))
+
     def close(self):
         self.events.append("close")
 
-    def fit(self, images, labels, report, progress):
+    def fit(self, images, labels, report, progress, steps):
         report("classifier", False)
 
     def predict(self, images, progress=lambda done, total: None):

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from ddsfl.compute.lbfgs import Evaluation
+from ddsfl.learning import algorithm
 from ddsfl.learning.algorithm import learn_filters
 from ddsfl.learning.objective import Fixed, Objective, Weights
 from ddsfl.learning.triplets import Triplets
@@ -161,6 +163,67 @@ def test_order_of_the_steps(scene: Scene) -> None:
     np.testing.assert_array_equal(np.unique(rounds), [0, 1, 2])
     assert [int((legs == leg).sum()) for leg in range(7)] == [5, 4, 4, 2, 4, 4, 2]
     assert learned.n_iter == 4 + 2 * 7
+
+
+@pytest.mark.parametrize(
+    ("n_patches", "expected"),
+    [
+        (19, [(19, 20)]),
+        (39, [(20, 17), (39, 3)]),
+        (40, [(10, 14), (20, 3), (40, 3)]),
+        (161, [(21, 8), (41, 6), (81, 3), (161, 3)]),
+    ],
+)
+def test_first_steps_see_samples_of_many_patches(
+    monkeypatch: pytest.MonkeyPatch, n_patches: int, expected: list[tuple[int, int]]
+) -> None:
+    """A sample that would have too few patches leaves its steps to the next."""
+    monkeypatch.setattr(algorithm, "LEAST_SAMPLED", 10 if n_patches != 39 else 15)
+    seen: list[tuple[int, int]] = []
+
+    class Counted(Objective):
+        def __call__(self, W: Tensor, fixed: Fixed | None = None) -> Evaluation:
+            seen.append((len(self.sparse_X), len(self.spatial)))
+            return super().__call__(W, fixed)
+
+    rng = np.random.default_rng(6)
+    X, near = (torch.from_numpy(rng.normal(size=shape)) for shape in ((n_patches, 5), (n_patches, 2, 5)))
+    weights = Weights(1.0, 0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
+    objective = Counted(
+        weights, X, near, torch.zeros(n_patches, 0, dtype=torch.bool), torch.arange(n_patches)
+    )
+    start = torch.from_numpy(rng.normal(size=(7, 5)))
+    learned = learn_filters(
+        objective, start, n_neighbors=1, refresh_every=1, rounds=0, max_iter=20, round_iter=1, tolerance=0.0
+    )
+    trace = np.array(learned.trace)
+    legs, counts = np.unique(trace[:, 1], return_counts=True)
+    sizes = list(dict.fromkeys(seen))
+    assert [
+        (size, count - 1) for (size, near_size), count in zip(sizes, counts) if size == near_size
+    ] == expected
+    assert learned.n_iter == 20
+    assert trace[-1, 2] == pytest.approx(float(objective(learned.filters).value))
+    for leg in legs:
+        assert (np.diff(trace[trace[:, 1] == leg, 2]) <= 0).all()
+
+
+def test_samples_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After as many steps, the objective over all patches is as low as without samples."""
+    rng = np.random.default_rng(7)
+    X = torch.from_numpy(rng.laplace(size=(4000, 8)) @ rng.normal(size=(8, 12)) / 8)
+    weights = Weights(1.0, 0.0, 0.05, 0.0, 0.0, 0.0, 0.0, 1e-6, 0.0)
+    objective = Objective(weights, X, None, torch.zeros(4000, 0, dtype=torch.bool), torch.arange(4000))
+    starts = [torch.from_numpy(rng.normal(size=(10, 12)) / 4) for _ in range(4)]
+    steps = {"refresh_every": 1, "rounds": 0, "max_iter": 200, "round_iter": 1, "tolerance": 0.0}
+
+    def reached() -> float:
+        found = (learn_filters(objective, start, n_neighbors=1, **steps).filters for start in starts)
+        return float(np.mean([float(objective(filters).value) for filters in found]))
+
+    whole = reached()
+    monkeypatch.setattr(algorithm, "LEAST_SAMPLED", 500)
+    assert reached() < 1.01 * whole
 
 
 def test_sparsity_and_denoising_visit_patches_spread_evenly_over_all() -> None:

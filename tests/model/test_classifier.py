@@ -42,6 +42,17 @@ def test_it_learns(fitted):
     assert fitted.training_["images_per_class"] == [4, 4, 4]
 
 
+def test_iterations_are_told_within_the_stages_that_iterate():
+    stage, seen = [""], {}
+
+    def step(done, most):
+        seen.setdefault(stage[0], []).append((done, most))
+
+    tiny().fit(IMAGES, LABELS, report=lambda name, found: stage.__setitem__(0, name), steps=step)
+    assert set(seen) == {"layer1.bank", "layer2.bank", "layer1.words", "layer2.words"}
+    assert all(0 < done <= most for steps in seen.values() for done, most in steps)
+
+
 def test_the_seed_of_words_depends_only_on_what_they_code(fitted):
     words_seed = spawn_seeds(fitted.seed_, 3)[1]
     assert [coding.random_state for coding in fitted.codings_] == spawn_seeds(words_seed, 2)

@@ -210,6 +210,20 @@ def test_units_other_than_images(capsys, terminal, clock):
     assert line_of(capsys.readouterr()) == "/ set.zip: 3 of 12 MiB, 25 %"
 
 
+def test_iterations_follow_images_in_one_stage(capsys, terminal, clock):
+    console = Console()
+    console.begin("layer1.words", rate=True)
+    console.progress(2, 15)
+    console.steps(3, 15)
+    clock[0] += 2
+    console.steps(6, 15)
+    console._tick()
+    assert line_of(capsys.readouterr()) == "/ layer 1: words: 6 of 15 steps, 40 %, 6 s left"
+    console.steps(1, 15)  # another loop
+    console._tick()
+    assert line_of(capsys.readouterr()).startswith("- layer 1: words: 1 of 15 steps, 6 %")
+
+
 def test_quiet_prints_only_problems(capsys):
     console = Console(quiet=True)
     console.say("Hello.")

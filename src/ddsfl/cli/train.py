@@ -128,6 +128,7 @@ def train(
         checkpoints=checkpoints,
         report=console.stage,
         progress=console.progress,
+        steps=console.steps,
     )
     if keep_patches:
         console.begin("training patches")

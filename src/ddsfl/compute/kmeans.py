@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,9 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, as_numpy, rows_within, slices
+from ddsfl.compute.neighbours.byte_points import BytePoints
 from ddsfl.compute.neighbours.words import nearest_by_products
+from ddsfl.compute.steps import tell
 
 #: Points per cluster used for seeding; more take time and hardly change the result.
 SEEDING_POINTS = 10
@@ -66,14 +69,17 @@ def kmeans(
             f"n_clusters={n_clusters} with {len(points)} points; expected at least 1 cluster and at "
             "least as many points as clusters."
         )
-    centres = _seed(points, n_clusters, generator, budget_bytes)
+    centres = _seed(points, n_clusters, generator)
     least_shift = tolerance * points.var(0, correction=0).mean()
+    rounded = BytePoints.of(points, n_clusters)
+    find = partial(assign, points, budget_bytes=budget_bytes) if rounded is None else rounded.nearest
     n_iter = 0
-    for n_iter in range(1, max_iter + 1):  # noqa: B007
-        labels, distances = assign(points, centres, budget_bytes=budget_bytes)
+    for n_iter in range(1, max_iter + 1):
+        labels, distances = find(centres)
         moved = _update(points, labels, distances, centres, budget_bytes)
         shift = (moved - centres).square().sum()
         centres = moved
+        tell(n_iter, max_iter)
         if shift <= least_shift:
             break
     labels, distances = assign(points, centres, budget_bytes=budget_bytes)
@@ -92,7 +98,7 @@ def assign(
     return indices[:, 0], distances[:, 0]
 
 
-def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_bytes: int) -> Tensor:
+def _seed(points: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor:
     """Draw seeds with probability proportional to the squared distance to the earlier seeds.
 
     This is k-means++ for the first seeds. Later ones are drawn several at a time, as in k-means||: thousands
@@ -101,21 +107,25 @@ def _seed(points: Tensor, n_clusters: int, generator: torch.Generator, budget_by
     size = min(len(points), max(SEEDING_POINTS * n_clusters, 1000))
     sample = torch.randperm(len(points), generator=generator)[:size]
     sampled = points[sample.to(points.device)]
-    chosen = torch.zeros(1, dtype=torch.int64)  # the sample is in random order, so this is a draw
-    distances = assign(sampled, sampled[:1], budget_bytes=budget_bytes)[1]
-    while len(chosen) < n_clusters:
+    centred = sampled - sampled.mean(dim=0)  # changes no distance, but reduces rounding
+    squares = centred.square().sum(dim=1)
+    distances = squares.new_full((size,), torch.inf)
+    chosen = new = torch.zeros(1, dtype=torch.int64)  # the sample is in random order, so this is a draw
+    while True:
+        fresh = new.to(points.device)
+        nearness = torch.addmm(squares[fresh], centred, centred[fresh].T, alpha=-2).amin(dim=1)
+        distances = torch.minimum(distances, nearness.add_(squares).clamp_(min=0))
+        distances[fresh] = 0
+        if len(chosen) == n_clusters:
+            return sampled[chosen.to(points.device)]
         wanted = min(n_clusters - len(chosen), max(1, len(chosen) // SEEDS_A_DRAW))
         chances = distances.double().cpu()
-        chances[chosen] = 0
         if int((chances > 0).sum()) < wanted:
             # Too few remaining points differ from the seeds: fill up with arbitrary ones to get K centres.
             chances = torch.ones(size, dtype=torch.float64)
             chances[chosen] = 0
         new = torch.multinomial(chances, wanted, generator=generator)
         chosen = torch.cat([chosen, new])
-        fresh = assign(sampled, sampled[new.to(points.device)], budget_bytes=budget_bytes)[1]
-        distances = torch.minimum(distances, fresh)
-    return sampled[chosen.to(points.device)]
 
 
 def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int) -> Tensor:
@@ -129,10 +139,11 @@ def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, 
     moved = (moved / counts[:, None]).to(centres.dtype)
     empty = torch.nonzero(counts == 0).squeeze(1)
     if len(empty):
-        far, farthest = distances.sort(descending=True, stable=True)
+        farthest = distances.argsort(descending=True, stable=True)
         moved[empty] = centres[empty]
         taken = farthest[: len(empty)]
-        apart = far[: len(empty)] > 0  # moving onto another centre would not help
+        # Moving onto another centre would not help; distances may be rounded.
+        apart = (points[taken] != centres[labels[taken]]).any(dim=1)
         moved[empty[apart]] = points[taken[apart]]
     return moved
 

@@ -78,6 +78,7 @@ def minimise(
     max_iter: int = 200,
     history: int = 10,
     tolerance: float = 1e-5,
+    after_step: Callable[[int], None] | None = None,
 ) -> Minimum:
     """Minimise a smooth function from ``start``; the value never rises along the trace.
 
@@ -93,6 +94,7 @@ def minimise(
     max_iter : maximum number of accepted steps; 0 returns the start.
     history : number of past steps that model the curvature.
     tolerance : relative tolerance, see above.
+    after_step : called after each accepted step with its number.
 
     Examples
     --------
@@ -133,6 +135,8 @@ def minimise(
         drop = current.value - accepted.value
         current = accepted
         trace.append(current.row)
+        if after_step is not None:
+            after_step(len(trace) - 1)
         scale = max(scale, abs(current.value))
         converged = _is_flat(current, tolerance * scale) or drop <= VALUE_PART * tolerance * scale
     return Minimum(current.point, current.value, trace, converged, n_evaluations)

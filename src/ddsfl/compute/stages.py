@@ -21,6 +21,7 @@ from ddsfl.compute.checksums import checksum_of, checksum_of_values
 from ddsfl.compute.files import check_regular
 from ddsfl.compute.locks import despite_removal, try_lock
 from ddsfl.compute.parts import part_of, remove_left_part, remove_left_parts
+from ddsfl.compute.steps import Listener, told_to
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -146,6 +147,7 @@ class Stages:
     key : everything the steps depend on, serialisable as JSON; or a function that returns this for the
         name of a step. Results stored under another key are ignored.
     report : called when a step starts, with its name and whether its result was already stored.
+    steps : called within the steps, with the iterations done and the most there may be.
 
     Attributes
     ----------
@@ -165,11 +167,12 @@ class Stages:
         folder: str | os.PathLike[str] | None = None,
         key: Any = None,
         report: Callable[[str, bool], None] | None = None,
+        steps: Listener | None = None,
     ) -> None:
         if folder is not None:
             _check_folder(folder)
         self.folder = None if folder is None else Path(folder)
-        self.report = report
+        self.report, self.steps = report, steps
         self.seconds: dict[str, float] = {}
         self._depends = key if callable(key) else lambda name: key
 
@@ -185,7 +188,8 @@ class Stages:
             return arrays
         start = time.perf_counter()
         # Not ascontiguousarray: it turns a scalar into a vector.
-        arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
+        with told_to(self.steps):
+            arrays = {key: np.asarray(value, order="C") for key, value in step().items()}
         self.seconds[name] = time.perf_counter() - start
         if self.folder is not None:
             header = {"key": self._key(name), "seconds": repr(self.seconds[name])}

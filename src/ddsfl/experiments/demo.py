@@ -75,7 +75,9 @@ def compare_kinds(
         model = SceneClassifier(
             "quick", changes={**DEMO_CHANGES, **changes}, device=device, random_state=seed
         )
-        model.fit(train_images, train_labels, report=console.stage, progress=console.progress)
+        model.fit(
+            train_images, train_labels, report=console.stage, progress=console.progress, steps=console.steps
+        )
         console.begin("test images")
         predicted = model.predict(test_images, progress=console.progress)
         scores[kind] = score_predictions(test_labels, list(predicted), list(model.classes_))

@@ -162,6 +162,7 @@ def evaluate_split(
         checkpoints=evaluation.shared_stages or own_stages,
         report=console.stage,
         progress=console.progress,
+        steps=console.steps,
     )
     trained = time.perf_counter()
     console.begin("test images")

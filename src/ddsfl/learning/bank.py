@@ -16,6 +16,7 @@ from torch import Tensor
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.parameters import Checked
+from ddsfl.compute.products import times
 from ddsfl.compute.rules import real, rules, whole
 from ddsfl.images.labels import UNLABELLED, Labels
 from ddsfl.learning.algorithm import COLUMNS, learn_filters, random_filters
@@ -72,7 +73,7 @@ class FilterBank(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     classes_ : (C,) the classes, in the order of the rows of ``sharing_``.
     objective_ : (steps, columns) the trace: one row for the start and for each L-BFGS step.
     objective_terms_ : names of its columns: "round" (0 is the initialisation), "leg" (a new number
-        whenever sharing or neighbours change; within a leg the objective never rises),
+        whenever patches, sharing or neighbours change; within a leg the objective never rises),
         "objective", and the weighted terms, which add up to it.
     n_rounds_ : number of rounds.
     n_iter_ : total number of L-BFGS steps.
@@ -205,7 +206,7 @@ class FilterBank(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         check_is_fitted(self)
         patches = as_matrix(self, X, reset=False, patches=True)
         filters = torch.from_numpy(self.filters_).to(patches)
-        features = (patches @ filters.T).abs_()
+        features = times(patches, filters.T).abs_()
         return features.to(X.device) if isinstance(X, Tensor) else as_numpy(features)
 
     def _check_patches(self, patches: Tensor) -> None:

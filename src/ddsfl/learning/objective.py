@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ddsfl.compute.lbfgs import Evaluation
+from ddsfl.compute.products import times
 from ddsfl.compute.rows import tensor_cores
 from ddsfl.learning import terms
 from ddsfl.learning.sharing import Hinges, choose_filters
@@ -72,6 +74,13 @@ class Objective:
         self.membership, self.groups = membership[labelled], groups[labelled]
         self.class_S = terms.class_moments(self.labelled_X, self.membership)
 
+    def on_every(self, n: int) -> Objective:
+        """Return the objective whose sparsity and denoising terms visit every n-th of these patches."""
+        sampled = copy(self)
+        sampled.sparse_X = self.sparse_X[::n].contiguous()
+        sampled.spatial = None if self.spatial is None else self.spatial[::n].contiguous()
+        return sampled
+
     def __call__(self, W: Tensor, fixed: Fixed | None = None) -> Evaluation:
         """Evaluate L_u, plus the class terms if ``fixed`` is given."""
         w, gradient = self.weights, torch.zeros_like(W)
@@ -104,7 +113,7 @@ class Objective:
         """Return the neighbours in the features of each class, or of all filters if ``sharing`` is None."""
         if self.weights.eta == 0:
             return None
-        features = (self.labelled_X @ W.T).abs_()
+        features = times(self.labelled_X, W.T).abs_()
         return search_triplets(features, self.membership, self.groups, K, sharing)
 
     def choose_filters(self, W: Tensor, triplets: Triplets | None) -> Tensor:

@@ -108,6 +108,7 @@ class SceneClassifier(ImageEstimator):
         checkpoints: str | os.PathLike[str] | None = None,
         report: Report | None = None,
         progress: Progress | None = None,
+        steps: Progress | None = None,
         spread: Spread | None = None,
     ) -> SceneClassifier:
         """Learn from images and their labels.
@@ -124,6 +125,8 @@ class SceneClassifier(ImageEstimator):
         report : called as each stage starts, with its name and whether its result was stored already;
             ``report=print`` shows how far a long fit is.
         progress : called with (images done, images in all) within the stages.
+        steps : called with (iterations done, most iterations) within the stages: those of a filter bank, of
+            words, of mixtures.
         spread : the workers that passes over the images run on, such as `ddsfl.scale.spread.Spreading`; None
             for this process, or for those of an ImageList that has some. Networks and tables are read here.
         """
@@ -150,6 +153,7 @@ class SceneClassifier(ImageEstimator):
             checkpoints=checkpoints,
             report=report,
             progress=progress,
+            steps=steps,
         )
         fit.learn_sources()
         fit.learn_codings()

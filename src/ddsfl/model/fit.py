@@ -47,6 +47,7 @@ class Fit:
     checkpoints : folder in which the result of each stage is kept; None keeps nothing.
     report : called as each stage starts, with its name and whether its result was stored already.
     progress : called with (images done, images in all) within the stages.
+    steps : called with (iterations done, most iterations) within the stages.
 
     Attributes
     ----------
@@ -67,6 +68,7 @@ class Fit:
         checkpoints: str | os.PathLike[str] | None = None,
         report: Report | None = None,
         progress: Progress | None = None,
+        steps: Progress | None = None,
     ) -> None:
         self.settings, self.images, self.labels, self.progress = settings, images, labels.numbered, progress
         self.device, self.where = device, resolve_device(device)
@@ -76,7 +78,7 @@ class Fit:
         self.class_weight = _class_weight(settings.classifier.get("class_weight"), labels)
         self.codings: list[Coding | None] = []
         keys = StageKeys(settings, self.sources, self.networks, images, labels, seed, self.where)
-        self.stages = Stages(checkpoints, key=keys, report=report)
+        self.stages = Stages(checkpoints, key=keys, report=report, steps=steps)
         self._key_of = keys
 
     def vector_keys(self) -> dict[str, str]:

@@ -139,14 +139,11 @@ class Console:
 
     def progress(self, done: int, total: int) -> None:
         """Show that ``done`` of ``total`` items are finished."""
-        if self.quiet or not self._name:
-            return
-        now = time.perf_counter()
-        with self._lock:
-            if self._pass is None or self._pass.total != total or done < self._pass.done:
-                self._pass = Pass(self._unit, now=now, done=done, total=total, rate=self._rate)
-            else:
-                self._pass.advance(done, now=now)
+        self._advance(done, total, self._unit)
+
+    def steps(self, done: int, most: int) -> None:
+        """Show that ``done`` of at most ``most`` iterations are finished."""
+        self._advance(done, most, "steps")
 
     def close(self) -> None:
         """End the current stage and print the time it took."""
@@ -168,6 +165,19 @@ class Console:
     @classmethod
     def _current(cls) -> Console | None:
         return None if cls._latest is None else cls._latest()
+
+    def _advance(self, done: int, total: int, unit: str) -> None:
+        if self.quiet or not self._name:
+            return
+        now = time.perf_counter()
+        with self._lock:
+            known = self._pass
+            if known is None or (known.total, known.unit) != (total, unit) or done < known.done:
+                self._pass = Pass(
+                    unit, now=now, done=done, total=total, rate=self._rate and unit == self._unit
+                )
+            else:
+                known.advance(done, now=now)
 
     def _end(self) -> str:
         """End the running line; return the name of the stage that it showed, if any."""

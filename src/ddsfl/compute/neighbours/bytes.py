@@ -90,7 +90,7 @@ class Shortlist:
         self._offsets = self._centred.square().sum(dim=1) / -2
         # `highest` needs complete groups: zero words fill them up, with keys that rank last.
         padding = -len(words) % GROUP
-        self._bytes = pad(_to_bytes(self._centred / word_scale), (0, 0, 0, padding))
+        self._bytes = pad(to_bytes(self._centred / word_scale), (0, 0, 0, padding))
         whole_offsets = (self._offsets.double() / (query_scale * word_scale)).round_()
         # A key holds the integer in its high bits and the word's index in its low bits: no two are equal.
         self._n_numbers = 2 ** math.ceil(math.log2(max(2, len(words))))
@@ -145,7 +145,7 @@ class Shortlist:
             lengths = torch.linalg.vector_norm(centred, dim=1)
             scaled = centred / self.query_scale
             far[rows] = self._beyond(scaled, lengths)
-            _, candidates = highest(self._keys(_to_bytes(scaled), keys[: len(centred)]), self.length)
+            _, candidates = highest(self._keys(to_bytes(scaled), keys[: len(centred)]), self.length)
             best = self._scores(centred, candidates).topk(k, dim=1)
             indices[rows] = candidates.gather(1, best.indices)
             distances[rows] = lengths.square()[:, None] - 2 * best.values
@@ -188,7 +188,7 @@ class Shortlist:
         _, nearest = nearest_by_products(samples, self.words, k)
         places = torch.empty(len(samples), k, dtype=torch.int64)
         for rows in slices(len(samples), BLOCK):
-            queries = _to_bytes((samples[rows] - self._centre) / self.query_scale)
+            queries = to_bytes((samples[rows] - self._centre) / self.query_scale)
             # Products of such small integers are exact in double precision on every machine.
             products = (queries.double() @ self._bytes.double().T).long()
             keys = products * self._n_numbers + self._key_offsets
@@ -211,7 +211,7 @@ def checked_state(tensors: Tensors) -> np.ndarray[Any, Any]:
     return state
 
 
-def _to_bytes(values: Tensor) -> Tensor:
+def to_bytes(values: Tensor) -> Tensor:
     """Return the values rounded to bytes; ``values`` is overwritten."""
     return values.round_().clamp_(-LARGEST, LARGEST).to(torch.int8)
 
