@@ -148,6 +148,22 @@ def test_pictures_come_from_every_nth_image_of_many(fitted, monkeypatch):
     assert draw().pictured.tolist() == [7 * image + patch for image in range(12) for patch in range(2)]
 
 
+def test_patches_of_white_backgrounds_are_equal_to_the_last_bit(fitted):
+    """Whatever rounding and JPEG files left of them, in any batch and at any scale; others are unchanged."""
+    rng = np.random.default_rng(0)
+    images = [image.clone() for image in IMAGES]
+    for image in images[::2]:
+        image[:, :48] = 250
+        image[:, :48, ::7] += torch.from_numpy(rng.integers(0, 2, (1, 48, image.shape[2]))[:, :, ::7]).byte()
+    space = fitted.learned_[0].space
+    drawn = InputDrawer(images, LAYERS, [], device=torch.device("cpu"), seed=3).draw(space, 40).projected
+    flat = space.project(torch.zeros(1, len(space.mean)))
+    equal = (drawn == flat).all(dim=1)
+    near = (drawn - flat).norm(dim=1)
+    assert 40 < equal.sum() < 240
+    assert near[~equal].min() > 0.01 * near.max()
+
+
 def test_neighbours_are_nearer_than_strangers(fitted):
     drawer = InputDrawer(IMAGES, LAYERS, [], device=torch.device("cpu"), seed=3)
     drawn = drawer.draw(fitted.learned_[0].space, 50, neighbours=3)

@@ -12,6 +12,7 @@ from ddsfl.patches.geometry import grid_tiles, patches_on_grid
 from ddsfl.patches.normalise import (
     CONTRAST_FLOOR,
     PATCH_BYTES,
+    are_flat,
     contrast_normalise,
     contrast_statistics,
     grid_shape,
@@ -104,3 +105,13 @@ def test_a_batch_of_a_preset_is_one_piece(name, device, channels):
     shape = (1, *(2 * ((side - layers[0].field) // min(steps) + 1,)))
     bytes_a_patch = channels * layers[0].field ** 2 * (2 if device == "cuda" else 8)
     assert len(list(grid_tiles(shape, rows_within(bytes_a_patch, PATCH_BYTES[device])))) == 1
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_patches_of_half_a_gray_level_are_flat(channels):
+    rng = np.random.default_rng(7)
+    noise = torch.from_numpy(rng.standard_normal((50, channels * 64)))
+    for deviation, flat in ((0.0, True), (0.3, True), (0.8, False), (20.0, False)):
+        patches = contrast_normalise(0.9 + deviation / 255 * noise, channels)
+        assert are_flat(patches).all() == flat
+        assert are_flat(patches).any() == flat

@@ -15,7 +15,7 @@ from ddsfl.learning.forward import ForwardPass
 from ddsfl.learning.layer import Layer, LearnedLayer, spanned_field
 from ddsfl.patches.batches import Batches, Progress, over
 from ddsfl.patches.geometry import Batch, patches_at
-from ddsfl.patches.normalise import InputSpace, contrast_normalise, learn_input_space
+from ddsfl.patches.normalise import InputSpace, are_flat, contrast_normalise, learn_input_space
 from ddsfl.patches.sampling import Places, draw_places, jittered
 
 #: Images and inputs that principal axes are learned from: the axes are stable long before all patches are
@@ -160,13 +160,18 @@ class InputDrawer:
     ) -> Iterator[InputsAtScale]:
         """Yield inputs of images in ``space``, and pictures of some from every n-th image."""
         space = space.to(self.device)
+        flat = space.project(space.mean.new_zeros(1, len(space.mean)))
         for numbers, group in batches:
             batch = Batch.of(group, self.device)
             start = torch.tensor(numbers).mul_(n_per_image).to(self.device, non_blocking=True)
             chosen = (torch.tensor(numbers) % every == 0).to(self.device, non_blocking=True)
             places = self._places(numbers, batch.shapes, n_per_image, neighbours)
             for forward, at in self._at_each_scale(batch, places):
-                projected = space.project(forward.inputs_at(self.index, at.images, at.corners))
+                raw = forward.inputs_at(self.index, at.images, at.corners)
+                projected = space.project(raw)
+                if self.index == 0:
+                    # Equal to the last bit: a search among them would compare what rounding left.
+                    projected = torch.where(are_flat(raw)[:, None], flat, projected)
                 around = self._around(forward, at, space) if neighbours else None
                 pixels = forward.batch.pixels
                 pictured = torch.empty(0, dtype=torch.int64)

@@ -10,11 +10,15 @@ from torch import Tensor
 
 from ddsfl.compute.device import has_kernels, rows_within
 from ddsfl.compute.pca import Moments, principal_axes
+from ddsfl.compute.products import times
 from ddsfl.compute.rows import contrast_rows
 from ddsfl.patches.geometry import Tile, grid_tiles, patches_on_grid
 
 #: Its square is added to the variance of patches of pixels in [0, 1], which keeps flat patches near zero.
 CONTRAST_FLOOR = 10 / 255
+#: Patches with less contrast than this are flat: a standard deviation of about half a step of 8 bits, as
+#: rounding and JPEG files give to white paper.
+LEAST_CONTRAST = 0.05
 
 #: Bytes of the patches that exist at a time. A batch of any preset fits in one piece (`BATCH_PIXELS` of
 #: `patches.batches`, in colour too): its products are never divided, so its responses do not depend on this.
@@ -44,6 +48,15 @@ def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
     """
     mean, inverse = contrast_statistics(patches, channels)
     return (patches.unflatten(1, (channels, -1)) - mean[:, :, None]).mul_(inverse[:, :, None]).flatten(1)
+
+
+def are_flat(patches: Tensor) -> Tensor:
+    """Return which contrast-normalised patches (N, P) show nothing but rounding: (N,) bool.
+
+    >>> are_flat(contrast_normalise(torch.tensor([[0.7, 0.7, 0.701, 0.7], [0.7, 0.7, 0.75, 0.7]])))
+    tensor([ True, False])
+    """
+    return patches.square().mean(dim=1) < LEAST_CONTRAST**2
 
 
 def normalised_patches(
@@ -95,7 +108,7 @@ class InputSpace(NamedTuple):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Project raw inputs (N, P) onto the principal axes (N, Q)."""
-        return (inputs - self.mean) @ self.axes.T
+        return times(inputs - self.mean, self.axes.T)
 
     def whiten(self, projected: Tensor) -> Tensor:
         """Whiten projected inputs (N, Q)."""

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddsfl.compute.neighbours.duplicates import _row_keys, findable
+from ddsfl.compute.neighbours import exact
+from ddsfl.compute.neighbours.duplicates import _row_keys, among_copies, findable
 from ddsfl.compute.neighbours.exact import nearest, nearest_within
 from tests.oracles import knn as oracle
 
@@ -59,3 +60,47 @@ def test_crowds_of_equal_points_change_no_answer(largest, budget):
     np.testing.assert_allclose(neighbours.class_distances.numpy(), expected[2], rtol=1e-12)
     between = nearest(tensor[:50], tensor, 6, budget_bytes=budget)
     np.testing.assert_array_equal(between.indices.numpy(), oracle.nearest(points[:50], points, 6)[1])
+
+
+@pytest.mark.parametrize("budget", [1, 2**20])
+@pytest.mark.parametrize("n_groups", [2, 3, 40])
+def test_copies_are_the_first_equal_points_outside_of_the_group(n_groups, budget):
+    rng = np.random.default_rng(n_groups)
+    places = np.array([0.0, 1.0, 2.0, 3.0])[rng.choice(4, 200, p=[0.5, 0.3, 0.15, 0.05])]
+    groups = rng.choice(n_groups, 200, p=rng.dirichlet(np.ones(n_groups)))
+    rows, copies = among_copies(torch.from_numpy(places)[:, None], torch.from_numpy(groups), 13, budget)
+    expected = {}
+    for row in range(200):
+        alike = np.flatnonzero((places == places[row]) & (groups != groups[row]))
+        if len(alike) >= 13:
+            expected[row] = alike[:13].tolist()
+    assert 0 < len(expected) < 200
+    assert dict(zip(rows.tolist(), copies.tolist())) == expected
+
+
+def test_nothing_is_searched_for_points_with_enough_copies(monkeypatch):
+    """White backgrounds: searching among thousands of equal points took most of the time."""
+    searched = []
+    run = exact._Search.run
+
+    def recorded(search):
+        searched.append(len(search.queries))
+        return run(search)
+
+    monkeypatch.setattr(exact._Search, "run", recorded)
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 4))
+    points[rng.permutation(300)[:270]] = 0
+    groups = rng.integers(0, 60, 300)
+    found = nearest_within(torch.from_numpy(points), 9, groups=torch.from_numpy(groups))
+    assert searched == [30]
+    expected = oracle.nearest_within(points, 9, groups)
+    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+
+
+def test_points_that_are_all_equal_need_no_search_at_all(monkeypatch):
+    monkeypatch.setattr(exact._Search, "run", None)
+    found = nearest_within(torch.ones(50, 3), 4)
+    assert found.indices[0].tolist() == [1, 2, 3, 4]
+    assert found.indices[49].tolist() == [0, 1, 2, 3]
+    assert not found.distances.any()

@@ -2,6 +2,7 @@
 
 All flat patches become the same point once their mean is subtracted. As the shortest vector, it is close
 to every point: without special treatment, every query would have thousands of neighbours at one distance.
+Images with white backgrounds have more flat patches than others: these find each other without a search.
 """
 
 from __future__ import annotations
@@ -33,6 +34,35 @@ def findable(points: Tensor, groups: Tensor | None, k: int, budget_bytes: int) -
         pairs = torch.unique(values * len(points) + group, return_inverse=True)[1]
         kept = kept[(_place_within(pairs) < k) | (groups < 0)]
     return kept[_place_within(values[kept]) < 2 * k]
+
+
+def among_copies(points: Tensor, groups: Tensor, k: int, budget_bytes: int) -> tuple[Tensor, Tensor]:
+    """Return the points (R,) with at least ``k`` equal points outside of their group, and the first k (R, k).
+
+    Nothing is nearer than an equal point, so these neighbours need no search. ``groups`` are 0 or greater.
+
+    >>> rows, copies = among_copies(torch.zeros(4, 2), torch.tensor([0, 1, 1, 2]), 2, 1000)
+    >>> rows.tolist(), copies.tolist()
+    ([0, 1, 2, 3], [[1, 2], [0, 3], [0, 3], [0, 1]])
+    """
+    _, values, copies = torch.unique(_row_keys(points, budget_bytes), return_inverse=True, return_counts=True)
+    rows, found = [groups.new_zeros(0)], [groups.new_zeros(0, k)]
+    for value in (copies > k).nonzero().flatten().tolist():
+        members = (values == value).nonzero().flatten()
+        numbers, own = torch.unique(groups[members], return_inverse=True)
+        # As in `findable`: each point finds its first k copies among these.
+        first = members[_place_within(own) < k][: 2 * k]
+        for some in slices(len(numbers), rows_within(16 * len(first), budget_bytes)):
+            outside = groups[first] != numbers[some, None]
+            place = outside.cumsum(dim=1)
+            enough = place[:, -1] >= k
+            chosen = (outside & (place <= k) & enough[:, None]).nonzero()[:, 1].view(int(enough.sum()), k)
+            mine = ((own >= some.start) & (own < some.stop)).nonzero().flatten()
+            whose = own[mine] - some.start
+            mine, whose = mine[enough[whose]], whose[enough[whose]]
+            rows.append(members[mine])
+            found.append(first[chosen[(enough.cumsum(0) - 1)[whose]]])
+    return torch.cat(rows), torch.cat(found)
 
 
 def _row_keys(points: Tensor, budget_bytes: int) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.neighbours.certify import Neighbours, decide, nobody
 from ddsfl.compute.neighbours.coverage import can_cover, cover
-from ddsfl.compute.neighbours.duplicates import findable
+from ddsfl.compute.neighbours.duplicates import among_copies, findable
 from ddsfl.compute.neighbours.propose import Proposal, propose, propose_all, propose_within
 
 __all__ = ["Neighbours", "WithinNeighbours", "nearest", "nearest_within"]
@@ -193,15 +193,36 @@ def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) ->
     """Search the neighbours of every point among all points."""
     search = _Search(points, points, k, groups, groups, budget_bytes)
     if findable(points, groups, k, budget_bytes) is not None:
-        return search.run()
+        neighbours, rest = _copies(points, k, groups, budget_bytes)
+        if len(rest):
+            others = search._replace(queries=points[rest], query_groups=groups[rest])
+            neighbours.distances[rest], neighbours.indices[rest] = others.run()
+        return neighbours
     count = _enough(k)
     return search.decide(propose_within(points, count, groups, budget_bytes), count)
+
+
+def _copies(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> tuple[Neighbours, Tensor]:
+    """Return the neighbours of points among their copies, and the points that need a search."""
+    neighbours = nobody(points, k)
+    rows, copies = among_copies(points, groups, k, budget_bytes)
+    neighbours.distances[rows], neighbours.indices[rows] = 0.0, copies
+    is_left = torch.ones(len(points), dtype=torch.bool, device=points.device)
+    is_left[rows] = False
+    return neighbours, is_left.nonzero().flatten()
 
 
 def _cover(points: Tensor, k: int, groups: Tensor, membership: Tensor, budget_bytes: int) -> WithinNeighbours:
     """Find neighbours and class distances in one fused pass; search uncertain rows again."""
     seen = findable(points, groups, k, budget_bytes)
     neighbours, unsure, class_distances = cover(points, k, groups, membership, seen, budget_bytes)
+    if seen is not None:
+        rows, copies = among_copies(points, groups, k, budget_bytes)
+        neighbours.distances[rows], neighbours.indices[rows] = 0.0, copies
+        is_unsure = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+        is_unsure[unsure] = True
+        is_unsure[rows] = False
+        unsure = is_unsure.nonzero().flatten()
     if len(unsure):
         rest = _Search(points[unsure], points, k, groups[unsure], groups, budget_bytes)
         neighbours.distances[unsure], neighbours.indices[unsure] = rest.run()
