@@ -7,12 +7,22 @@ import platform
 
 import torch
 
-from benchmarks import classic, encoding, exemplars, growth, learning, neighbours
+from benchmarks import (
+    classic,
+    encoding,
+    exemplars,
+    flat,
+    growth,
+    kmeans,
+    learning,
+    neighbours,
+    products,
+)
 
 
 def main() -> None:
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}")
-    for part in (neighbours, learning, exemplars, encoding, classic, growth):
+    for part in (products, neighbours, learning, exemplars, flat, encoding, kmeans, classic, growth):
         print(f"\n== {part.__name__.removeprefix('benchmarks.')}")
         part.main()
 
