@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ddsfl.compute import products
-from ddsfl.compute.products import add_times, onednn_is_faster, plus_times, times
+from ddsfl.compute.products import add_times, onednn_is_faster, plus_times, times, times_in
 
 
 @pytest.fixture(
@@ -62,6 +62,11 @@ def test_products_of_matrices_in_any_layout(of_left, of_right):
     close(times(one, other), expected)
     offset = drawn(2, 23)
     close(plus_times(offset, one, other), expected + offset.numpy())
+    room = torch.full((900,), -1.0)
+    found = times_in(room, one, other)
+    close(found, expected)
+    assert (found.data_ptr() == room.data_ptr()) != products.onednn_is_faster()
+    assert (room[37 * 23 :] == -1).all()
     total = drawn(3, 37, 23)
     before = total.numpy().copy()
     assert add_times(total, one, other) is None

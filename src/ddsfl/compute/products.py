@@ -54,6 +54,19 @@ def plus_times(offset: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return _multiplied(left, right, offset)
 
 
+def times_in(room: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Return left @ right of two matrices, in the first values of a flat ``room`` unless it comes elsewhere.
+
+    >>> room = torch.empty(5)
+    >>> times_in(room, torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0], [4.0]]))
+    tensor([[11.]])
+    """
+    if _suits_onednn(left, right):
+        return _multiplied(left, right)
+    shape = (len(left), right.shape[1])
+    return torch.mm(left, right, out=room[: shape[0] * shape[1]].view(shape))
+
+
 def add_times(total: Tensor, left: Tensor, right: Tensor) -> None:
     """Add left @ right to a matrix in place.
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.products import plus_times
+from ddsfl.compute.products import plus_times, times_in
 
 
 class Proposal(NamedTuple):
@@ -204,16 +204,14 @@ class _Slots:
             yield Proposal(self._order[block], scores, self._order[whose], ceiling)
 
     def _visit_pairs(self, left: Tensor, side: int) -> None:
-        products = left.new_empty(side * side)  # once: the system would zero every new block
+        room = left.new_empty(side * side)  # once: the system would zero every new block
         for columns in slices(len(left), side):
             right = left[columns].clone()
             right[:, -2:] = right[:, -2:].flip(1)
             for rows in slices(len(left), side):
                 if rows.start < columns.start:
                     continue
-                shape = (rows.stop - rows.start, len(right))
-                scores = products[: shape[0] * shape[1]].view(shape)
-                torch.mm(left[rows], right.T, out=scores)
+                scores = times_in(room, left[rows], right.T)
                 if columns.start == 0:
                     self._begin(rows, columns, scores)
                 else:
