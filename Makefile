@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-# Tests of one file share their models, so a file stays in one process.
-SPREAD := --numprocesses auto --maxprocesses 8 --dist loadfile
+# Tests of one file share their models, so a file stays in one process; tests/conftest.py orders the files.
+SPREAD := --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-fast fuzz chaos check format bench clean
 
