@@ -5,6 +5,7 @@ from sklearn.cluster import KMeans
 
 from ddsfl.compute.kmeans import _seed, _update, assign, kmeans
 from tests.oracles import knn as oracle
+from tests.support.byte_products import multiply_bytes
 
 
 def draw(seed, n, p, dtype=torch.float64):
@@ -226,16 +227,9 @@ def test_points_that_are_no_matrix_are_named():
 
 @pytest.fixture
 def rounded(monkeypatch):
-    """Let k-means multiply bytes, in double precision, which is exact on every CPU; count the products."""
-    seen = []
-
-    def exact(points, centres, *, out):
-        seen.append(len(points))
-        return out.copy_(points.double() @ centres.double())
-
-    monkeypatch.setattr(torch, "_int_mm", exact, raising=False)
+    """Let k-means multiply bytes; list the rows of each product."""
     monkeypatch.setattr("ddsfl.compute.neighbours.byte_points.byte_products_are_fast", lambda: True)
-    return seen
+    return multiply_bytes("double precision", monkeypatch)
 
 
 def test_bytes_find_clusters_as_good_as_single_precision(rounded):

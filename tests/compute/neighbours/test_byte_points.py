@@ -6,27 +6,12 @@ import torch
 
 from ddsfl.compute.neighbours import byte_points as module
 from ddsfl.compute.neighbours.byte_points import BytePoints
-from ddsfl.compute.neighbours.bytes import byte_products_are_fast
+from tests.support.byte_products import WAYS, multiply_bytes
 
 
-@pytest.fixture(
-    autouse=True,
-    params=[
-        "double precision",
-        pytest.param(
-            "bytes",
-            marks=pytest.mark.skipif(not byte_products_are_fast(), reason="no fast byte products here"),
-        ),
-    ],
-)
+@pytest.fixture(autouse=True, params=WAYS)
 def _products(request, monkeypatch):
-    """Multiply bytes in double precision, which is exact on every CPU, or with the instructions for bytes."""
-
-    def exact(points, centres, *, out):
-        return out.copy_(points.double() @ centres.double())
-
-    if request.param == "double precision":
-        monkeypatch.setattr(torch, "_int_mm", exact, raising=False)
+    multiply_bytes(request.param, monkeypatch)
     monkeypatch.setattr(module, "byte_products_are_fast", lambda: True)
 
 

@@ -8,33 +8,16 @@ import torch
 
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.neighbours import bytes as module
-from ddsfl.compute.neighbours.bytes import Shortlist, byte_products_are_fast
+from ddsfl.compute.neighbours.bytes import Shortlist
 from ddsfl.images.scenes import make_scenes
 from ddsfl.learning.stack import FilterStack
 from ddsfl.model.presets import preset
+from tests.support.byte_products import WAYS, multiply_bytes
 
 
-@pytest.fixture(
-    autouse=True,
-    params=[
-        "double precision",
-        pytest.param(
-            "bytes",
-            marks=pytest.mark.skipif(not byte_products_are_fast(), reason="no fast byte products here"),
-        ),
-    ],
-)
+@pytest.fixture(autouse=True, params=WAYS)
 def _products(request, monkeypatch):
-    """Multiply bytes in double precision, which is exact on every CPU, or with the instructions for bytes.
-
-    On x86 CPUs without these instructions, `torch._int_mm` saturates on large bytes.
-    """
-
-    def exact(queries, words, *, out):
-        return out.copy_(queries.double() @ words.double())
-
-    if request.param == "double precision":
-        monkeypatch.setattr(torch, "_int_mm", exact, raising=False)
+    multiply_bytes(request.param, monkeypatch)
 
 
 def nearest(X, words, k):
