@@ -85,3 +85,9 @@ def test_the_second_scale_is_half_the_first():
     torch.testing.assert_close(
         view_statistics(image)[..., 11:18], view_statistics(rounded)[..., 4:11], atol=0.01, rtol=0
     )
+
+
+def test_images_of_several_sizes_have_the_statistics_that_each_has_alone():
+    images = [drawn(90, 130, seed=1), drawn(64, 300, seed=2), drawn(20, 70, seed=3)]
+    together = view_statistics([image[0] for image in images])
+    torch.testing.assert_close(together, torch.cat([view_statistics(image) for image in images]))

@@ -201,12 +201,16 @@ def statistics_of(
 
 
 def _statistics(device: torch.device, batches: Batches) -> Iterator[tuple[list[int], Array]]:
-    """Yield the numbers of images of one shape and their statistics."""
+    """Yield the numbers of some images and their statistics; on a CPU, of images of one shape.
+
+    There padding gains nothing, and could change the last digits with the other images.
+    """
     for numbers, batch in batches:
-        for shape in {image.shape for image in batch}:
-            alike = [place for place, image in enumerate(batch) if image.shape == shape]
-            gray = torch.stack([batch[place][0] for place in alike]).to(device)
-            yield [numbers[place] for place in alike], view_statistics(gray).cpu().numpy()
+        shapes = {image.shape if device.type == "cpu" else None for image in batch}
+        for shape in shapes:
+            alike = [place for place, image in enumerate(batch) if shape in (None, image.shape)]
+            statistics = view_statistics([batch[place][0] for place in alike], device)
+            yield [numbers[place] for place in alike], statistics.cpu().numpy()
 
 
 def _members(classes: Array, among: Array | None = None) -> list[Array]:

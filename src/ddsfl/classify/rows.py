@@ -60,7 +60,7 @@ class TrainingRows(ABC):
 
 
 class _MatrixInMemory(TrainingRows):
-    """Rows of a matrix; fold by fold."""
+    """Rows of a matrix."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
@@ -69,24 +69,6 @@ class _MatrixInMemory(TrainingRows):
     def like(self) -> Tensor:
         """The matrix."""
         return self.matrix
-
-    def held_out(
-        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
-    ) -> tuple[Tensor, Any]:
-        """Return decisions, and the coefficients of each fold."""
-        decisions = torch.empty_like(targets)
-        numbers = np.unique(folds)
-        starts = [None] * len(numbers) if known is None else list(known)
-        for place, fold in enumerate(numbers):
-            held = torch.from_numpy(folds == fold).to(targets.device)
-            fitted = torch.where(held[:, None], 0, targets)
-            outputs, starts[place] = self._decide(fitted, costs, starts[place])
-            decisions[held] = outputs[held]
-        return decisions, starts
-
-    @abstractmethod
-    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
-        """Return the decisions (N, T) of all images, and the next start."""
 
 
 class GramRows(_MatrixInMemory):
@@ -104,9 +86,16 @@ class GramRows(_MatrixInMemory):
         solution = fit_gram(self.matrix, targets, costs)
         return solution.coefficients.T, solution.biases
 
-    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
-        solution = fit_gram(self.matrix, targets, costs, start)
-        return self.matrix @ solution.coefficients + solution.biases, solution.coefficients
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return decisions, and the coefficients (N, F T) of all folds, which are fitted together."""
+        numbers, places = np.unique(folds, return_inverse=True)
+        held = torch.from_numpy(places[:, None] == np.arange(len(numbers))).to(targets.device)
+        fitted = torch.where(held[:, :, None], 0, targets[:, None, :]).flatten(1)
+        solution = fit_gram(self.matrix, fitted, costs.repeat(1, len(numbers)), known)
+        outputs = self.matrix @ solution.coefficients + solution.biases
+        return outputs.unflatten(1, (len(numbers), -1))[held], solution.coefficients
 
 
 class PassedRows(TrainingRows):
@@ -193,14 +182,21 @@ class VectorRows(PassedRows):
 class _NewtonRows(_MatrixInMemory):
     """Vectors in memory, (N, P), fold by fold: slower than passes, and exact at any cost."""
 
+    def held_out(
+        self, targets: Tensor, costs: Tensor, folds: np.ndarray[Any, Any], known: Any = None
+    ) -> tuple[Tensor, Any]:
+        """Return decisions; nothing that is known helps."""
+        decisions = torch.empty_like(targets)
+        for fold in np.unique(folds):
+            held = torch.from_numpy(folds == fold).to(targets.device)
+            weights, biases = self.fit(torch.where(held[:, None], 0, targets), costs)
+            decisions[held] = self.matrix[held] @ weights.T + biases
+        return decisions, None
+
     def fit(self, targets: Tensor, costs: Tensor, known: Any = None) -> tuple[Tensor, Tensor]:
         """Return weights of values, and biases."""
         weights, biases = fit_one_vs_rest(self.matrix, targets, costs)
         return weights, biases
-
-    def _decide(self, targets: Tensor, costs: Tensor, start: Any) -> tuple[Tensor, Any]:
-        weights, biases = self.fit(targets, costs)
-        return self.matrix @ weights.T + biases, None
 
 
 def _are_high(costs: Tensor) -> bool:

@@ -75,7 +75,9 @@ def fit_gram(gram: Tensor, targets: Tensor, C: float | Tensor, start: Tensor | N
         raise ValueError(f"start has shape {tuple(start.shape)}; expected {tuple(targets.shape)}.")
     signs = targets.T.to(gram).contiguous()
     coefficients = torch.zeros_like(signs) if start is None else start.T.to(gram).clone()
-    n_iter = newton(Gram(gram), signs, _costs(C, signs), coefficients)
+    costs, form, n_iter = _costs(C, signs), Gram(gram), 0
+    for chunk in slices(len(signs), rows_within(ROW_TENSORS * n_rows * gram.element_size())):
+        n_iter = max(n_iter, newton(form, signs[chunk], costs[chunk], coefficients[chunk]))
     return GramSolution(coefficients.T.contiguous(), coefficients.sum(1), n_iter)
 
 
