@@ -280,3 +280,40 @@ def test_cuda_as_cpu():
     minimum = minimise(rosenbrock, start.cuda(), tolerance=1e-12, max_iter=500)
     assert minimum.point.is_cuda
     torch.testing.assert_close(minimum.point.cpu(), torch.ones(9, dtype=torch.float64), atol=1e-5, rtol=0)
+
+
+@pytest.mark.cuda
+def test_recorded_steps_are_the_plain_ones():
+    draw = torch.Generator("cuda").manual_seed(0)
+    X = torch.randn(500, 40, device="cuda", generator=draw)
+    y = torch.sign(torch.randn(500, device="cuda", generator=draw))
+
+    def objective(w):
+        margins = y * (X @ w)
+        pull = -torch.sigmoid(-margins) * y
+        ridge = 0.5 * (w * w).sum()
+        value = torch.nn.functional.softplus(-margins).sum()
+        return Evaluation(value + ridge, pull @ X + w, {"loss": value, "constant": 3.0})
+
+    start = torch.zeros(40, device="cuda")
+    kinds = [minimise(objective, start, repeats=repeats, max_iter=60) for repeats in (False, True)]
+    plain, found = kinds
+    assert found.converged
+    assert found.value == pytest.approx(plain.value, rel=1e-5)
+    torch.testing.assert_close(found.point, plain.point, rtol=1e-2, atol=2e-3)
+    assert abs(found.n_evaluations - plain.n_evaluations) <= 3
+    # The first steps differ by rounding only; more than the history of ten follow.
+    assert len(found.trace) > 12
+    for row, expected in zip(found.trace[:6], plain.trace):
+        assert row == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.cuda
+def test_recorded_steps_walk_around_an_undefined_region(monkeypatch):
+    def objective(x):
+        return Evaluation((x - (x - 3).log()).sum(), 1 - 1 / (x - 3))
+
+    start = torch.full((4,), 3.01, device="cuda")  # the first step is far too long
+    found = minimise(objective, start, repeats=True)
+    torch.testing.assert_close(found.point, torch.full((4,), 4.0, device="cuda"), rtol=1e-3, atol=1e-3)
+    assert all(later["objective"] <= one["objective"] for one, later in zip(found.trace, found.trace[1:]))

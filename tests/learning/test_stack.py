@@ -222,6 +222,16 @@ def test_cuda_describes_as_the_cpu_does(fitted, signs):
         torch.testing.assert_close(here.positions, there.positions.cpu())
 
 
+@pytest.mark.cuda
+def test_descriptors_in_half_precision_are_rounded_ones(fitted):
+    there = stack(LAYERS, device="cuda")
+    there.learned_ = fitted.learned_
+    wide, mixed = there.describe(IMAGES), there.describe_in_halves(IMAGES, [0, 1], [1])
+    assert [part.vectors.dtype for part in mixed] == [torch.float32, torch.float16]
+    assert torch.equal(mixed[0].vectors, wide[0].vectors)
+    assert torch.equal(mixed[1].vectors, wide[1].vectors.half())
+
+
 def test_a_last_layer_without_filters_describes_by_pooled_responses():
     images = IMAGES
     first = Layer(n_scales=2, n_components=20, patches_per_image=30, bank={"n_filters": 8, "max_iter": 3})

@@ -5,6 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
+from ddsfl.compute.device import plain_path
 from ddsfl.patches.geometry import (
     Batch,
     centres,
@@ -12,6 +13,7 @@ from ddsfl.patches.geometry import (
     grid_counts,
     patches_at,
     patches_on_grid,
+    place_fields,
     resampled_patches,
     resize,
     scaled_shapes,
@@ -123,3 +125,21 @@ def test_each_channel_is_resized_as_if_alone():
         alone = [image[channel : channel + 1] for image in images]
         expected = resize(Batch.of(alone), shapes).pixels
         torch.testing.assert_close(together[:, channel : channel + 1], expected)
+
+
+@pytest.mark.cuda
+def test_kernels_place_fields_and_resize_as_the_plain_path_does():
+    shapes = [(70, 90), (64, 64), (20, 100), (131, 75)]
+    batch = Batch.of(random_images(shapes), "cuda")
+    for scale in (0, 1, 4):
+        scaled = resize(batch, scaled_shapes(batch.shapes, scale))
+        grid = tuple(grid_counts(torch.tensor([scaled.pixels.shape[2:]]), 16, 3)[0].tolist())
+        placed = place_fields(scaled, batch.shapes, grid, 16, 3)
+        with plain_path():
+            again = resize(batch, scaled_shapes(batch.shapes, scale))
+            expected = place_fields(scaled, batch.shapes, grid, 16, 3)
+        torch.testing.assert_close(scaled.pixels, again.pixels, rtol=1e-5, atol=1e-6)
+        assert torch.equal(placed.places, expected.places)
+        assert torch.equal(placed.images, expected.images)
+        torch.testing.assert_close(placed.positions, expected.positions)
+        assert len(placed.places) > 0

@@ -37,6 +37,8 @@ class Coding(Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     noun: ClassVar[str] = "words"
     #: Training patches that are kept to show what a word stands for.
     patches_per_word: ClassVar[int] = 4
+    #: Whether its poolers take descriptors in half precision.
+    takes_halves: ClassVar[bool] = False
     #: Number of sampled descriptors per word.
     samples_per_word: ClassVar[int] = 100
 

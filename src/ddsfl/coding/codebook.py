@@ -40,6 +40,7 @@ class Codebook(Coding):
     n_features_in_ : d.
     """
 
+    takes_halves = True
     RULES = rules(n_words=whole(1, 1_000_000), max_iter=whole(0, 1_000_000))
 
     n_words: int

@@ -74,8 +74,8 @@ def llc_codes(
         distances, indices = shortlist.search(X, n_neighbors)
     between, spread = word_distances(words) if known is None else known
     # Below this trace, rounding errors of the distances would be noticeable compared with the regularisation.
-    too_close = 20 * torch.finfo(X.dtype).eps * spread / regularisation
-    if n_neighbors <= FUSED_NEIGHBORS and has_kernels(X):
+    too_close = 20 * torch.finfo(words.dtype).eps * spread / regularisation
+    if n_neighbors <= FUSED_NEIGHBORS and has_kernels(words):
         weights = rebuilding_weights(
             X.contiguous(), words, between, distances, indices, too_close, regularisation
         )

@@ -21,7 +21,7 @@ def vq_codes(X: Tensor, words: Tensor) -> Codes:
     tensor([1, 0])
     """
     _, indices = nearest_by_products(X, words, 1)
-    return Codes(indices, torch.ones_like(indices, dtype=X.dtype))
+    return Codes(indices, torch.ones_like(indices, dtype=words.dtype))
 
 
 class VectorQuantisation(Codebook):

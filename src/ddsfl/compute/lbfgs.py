@@ -1,8 +1,8 @@
 """L-BFGS with a strong Wolfe line search and a trace of every term.
 
 ``torch.optim.LBFGS`` keeps no trace, needs one more evaluation of the objective per step and transfers
-scalars from the device several times per evaluation. Here an evaluation takes one transfer, and the next
-direction one more.
+scalars from the device several times per evaluation. Here an evaluation takes one transfer
+(`lbfgs_steps.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.curvature import Curvature
+from ddsfl.compute.device import has_kernels
+from ddsfl.compute.lbfgs_steps import Evaluation, Objective, RecordedSteps, Steps, Trial
+
+__all__ = ["Evaluation", "Minimum", "Objective", "minimise"]
 
 #: Strong Wolfe conditions: sufficient decrease, and how much the slope must flatten along a step.
 DECREASE, CURVATURE = 1e-4, 0.9
@@ -23,17 +26,6 @@ MAX_TRIALS = 25
 #: The value has converged once a step lowers it by less than this fraction of the tolerance: far
 #: from a minimum, short steps are common but small gradients are not.
 VALUE_PART = 1e-4
-
-
-class Evaluation(NamedTuple):
-    """Value and gradient of an objective at a point."""
-
-    #: Scalar to minimise.
-    value: Tensor | float
-    #: Same shape, device and dtype as the point.
-    gradient: Tensor
-    #: Named parts of the value for the trace.
-    terms: dict[str, Tensor | float] = {}  # noqa: RUF012 (never written to)
 
 
 class Minimum(NamedTuple):
@@ -48,29 +40,6 @@ class Minimum(NamedTuple):
     n_evaluations: int
 
 
-Objective = Callable[[Tensor], Evaluation]
-
-
-class _Trial(NamedTuple):
-    """An evaluated step along a direction, with its scalars on the host."""
-
-    step: float
-    value: float
-    slope: float
-    #: Slope at step 0 along the same direction.
-    first_slope: float
-    point: Tensor
-    gradient: Tensor
-    #: Euclidean norms of gradient and point.
-    gradient_norm: float
-    point_norm: float
-    row: dict[str, float]
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.value) and math.isfinite(self.gradient_norm)
-
-
 def minimise(
     objective: Objective,
     start: Tensor,
@@ -79,6 +48,7 @@ def minimise(
     history: int = 10,
     tolerance: float = 1e-5,
     after_step: Callable[[int], None] | None = None,
+    repeats: bool = False,
 ) -> Minimum:
     """Minimise a smooth function from ``start``; the value never rises along the trace.
 
@@ -95,6 +65,8 @@ def minimise(
     history : number of past steps that model the curvature.
     tolerance : relative tolerance, see above.
     after_step : called after each accepted step with its number.
+    repeats : whether the objective does the same work at every point and never waits for the GPU. On CUDA
+        it is then recorded once and repeated, which takes a fraction of the time if its kernels are small.
 
     Examples
     --------
@@ -106,7 +78,8 @@ def minimise(
     >>> found.trace[0]
     {'objective': 18.0, 'left': 9.0}
     """
-    current = _evaluate(objective, start.detach().clone())
+    steps = (RecordedSteps if repeats and has_kernels(start) else Steps)(objective, start, history)
+    current = steps.current
     n_evaluations = 1
     if not current.is_finite:
         raise ValueError(
@@ -116,89 +89,54 @@ def minimise(
     trace = [current.row]
     scale = max(abs(current.value), torch.finfo(start.dtype).tiny)
     converged = _is_flat(current, tolerance * scale)
-    known = Curvature(history)
     while not converged and len(trace) <= max_iter:
-        direction = known.direction(current.gradient)
         # Without a curvature model, the first step has at most unit length.
-        first = 1.0 if len(known) else min(1.0, 1.0 / current.gradient_norm)
-        accepted, n_trials = _line_search(objective, current, direction, first)
+        first = 1.0 if steps.n_known else min(1.0, 1.0 / current.gradient_norm)
+        direction, trial = steps.ahead(first)
+        accepted, n_trials = _line_search(steps, direction, trial)
         n_evaluations += n_trials
         if accepted is None:
-            if not len(known):
+            if not steps.n_known:
                 break
-            known.forget()
+            steps.forget()
             continue
-        # s'y needs no transfer: both slopes along the direction are known.
-        curvature = accepted.step * (accepted.slope - accepted.first_slope)
-        if curvature > 0:
-            known.add(accepted.step * direction, accepted.gradient - current.gradient, curvature)
         drop = current.value - accepted.value
-        current = accepted
+        steps.accept(direction, accepted)
+        current = steps.current
         trace.append(current.row)
         if after_step is not None:
             after_step(len(trace) - 1)
         scale = max(scale, abs(current.value))
         converged = _is_flat(current, tolerance * scale) or drop <= VALUE_PART * tolerance * scale
-    return Minimum(current.point, current.value, trace, converged, n_evaluations)
+    return Minimum(current.point.clone(), current.value, trace, converged, n_evaluations)
 
 
-def _evaluate(
-    objective: Objective,
-    point: Tensor,
-    step: float = 0.0,
-    direction: Tensor | None = None,
-    first_gradient: Tensor | None = None,
-) -> _Trial:
-    """Evaluate ``point`` and move all its scalars to the host in one transfer."""
-    value, gradient, terms = objective(point)
-    scalars: list[Tensor | float] = [value, gradient.norm(), point.norm(), 0.0, 0.0]
-    if direction is not None and first_gradient is not None:
-        scalars[3:] = [torch.sum(gradient * direction), torch.sum(first_gradient * direction)]
-    scalars += list(terms.values())
-    on_device = [s.detach().to(point.device).reshape(()) for s in scalars if isinstance(s, Tensor)]
-    transferred = iter(torch.stack(on_device).tolist())
-    numbers = [next(transferred) if isinstance(s, Tensor) else float(s) for s in scalars]
-    row = {"objective": numbers[0], **dict(zip(terms, numbers[5:]))}
-    return _Trial(
-        step=step,
-        value=numbers[0],
-        gradient_norm=numbers[1],
-        point_norm=numbers[2],
-        slope=numbers[3],
-        first_slope=numbers[4],
-        point=point.detach(),
-        gradient=gradient.detach(),
-        row=row,
-    )
-
-
-def _is_flat(trial: _Trial, threshold: float) -> bool:
+def _is_flat(trial: Trial, threshold: float) -> bool:
     return trial.gradient_norm * max(1.0, trial.point_norm) <= threshold
 
 
-def _line_search(
-    objective: Objective, start: _Trial, direction: Tensor, first: float
-) -> tuple[_Trial | None, int]:
+def _line_search(steps: Steps, direction: Tensor, trial: Trial) -> tuple[Trial | None, int]:
     """Return a step that meets the strong Wolfe conditions, and the number of evaluations.
 
-    Algorithms 3.5 and 3.6 of Nocedal and Wright. If ``MAX_TRIALS`` are not enough, the lowest trial
-    with sufficient decrease is returned; None if there is none, or if the direction leads uphill.
+    Algorithms 3.5 and 3.6 of Nocedal and Wright, from a first ``trial``. If ``MAX_TRIALS`` are not enough,
+    the lowest trial with sufficient decrease is returned; None if there is none, or if the direction leads
+    uphill.
     """
+    start, first = steps.current, trial.step
     low = start._replace(step=0.0)  # the best step so far
-    high: _Trial | None = None  # the other end of a bracket around a minimum
-    best: _Trial | None = None
-    step = first
+    high: Trial | None = None  # the other end of a bracket around a minimum
+    best: Trial | None = None
     for n_trials in range(1, MAX_TRIALS + 1):
-        point = start.point + step * direction
-        trial = _evaluate(objective, point, step, direction, start.gradient)
+        if n_trials > 1:
+            trial = steps.trial(direction, _next_step(low, high))
         slope = trial.first_slope
         if not slope < 0:
             return None, n_trials
         if low.step == 0.0:
             low = low._replace(slope=slope)
         # If the expected decrease is below the rounding of the value, not rising is enough.
-        noise = torch.finfo(point.dtype).eps * abs(start.value)
-        needed = 0.0 if -first * slope <= noise else -DECREASE * step * slope
+        noise = torch.finfo(direction.dtype).eps * abs(start.value)
+        needed = 0.0 if -first * slope <= noise else -DECREASE * trial.step * slope
         decreases = trial.is_finite and trial.value <= start.value - needed
         if decreases and (best is None or trial.value < best.value):
             best = trial
@@ -211,13 +149,12 @@ def _line_search(
             if trial.slope * ahead >= 0:
                 high = low
             low = trial
-        step = _next_step(low, high)
         if high is not None and abs(high.step - low.step) <= 1e-12 * first:
             break
     return best, n_trials
 
 
-def _next_step(low: _Trial, high: _Trial | None) -> float:
+def _next_step(low: Trial, high: Trial | None) -> float:
     """Return the next trial step: farther out, or the minimum of a cubic within the bracket."""
     if high is None:
         return 4.0 * low.step

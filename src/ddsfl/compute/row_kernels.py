@@ -10,12 +10,16 @@ import triton.language as tl
 
 
 @triton.jit
-def rectify_rows(X, offset, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
-    """Write max(0, |x - offset| - mean) at unit length for one row, in half precision."""
+def rectify_rows(
+    X, offset, scale, out, D, SHIFTED: tl.constexpr, SCALED: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Write max(0, |scale * x - offset| - mean) at unit length for one row, in half precision."""
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, WIDE)
     inside = at < D
     x = tl.load(X + row * D + at, mask=inside, other=0.0)
+    if SCALED:
+        x = x * tl.load(scale)
     if SHIFTED:
         x = tl.abs(x - tl.load(offset + at, mask=inside, other=0.0))
     above = tl.maximum(x - tl.sum(tl.where(inside, x, 0.0), 0) / D, 0.0)
@@ -26,18 +30,20 @@ def rectify_rows(X, offset, out, D, SHIFTED: tl.constexpr, WIDE: tl.constexpr):
 
 @triton.jit
 def normalise_rows(
-    X, offset, rows, out, signs, stretch, D,
-    SHIFTED: tl.constexpr, SIGNED: tl.constexpr, WIDE: tl.constexpr,
+    X, offset, scale, rows, out, signs, stretch, D,
+    SHIFTED: tl.constexpr, SCALED: tl.constexpr, SIGNED: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write |x - offset| at unit length for chosen rows, one row per program.
+    """Write |scale * x - offset| at unit length for chosen rows, one row per program.
 
-    SIGNED appends signs * (x - offset) and divides both parts by ``stretch``.
+    SIGNED appends signs * (scale * x - offset) and divides both parts by ``stretch``.
     """
     row = tl.program_id(0).to(tl.int64)
     source = tl.load(rows + row)
     at = tl.arange(0, WIDE)
     inside = at < D
     x = tl.load(X + source * D + at, mask=inside, other=0.0)
+    if SCALED:
+        x = x * tl.load(scale)
     if SHIFTED:
         x = x - tl.load(offset + at, mask=inside, other=0.0)
     x = tl.where(inside, x, 0.0)

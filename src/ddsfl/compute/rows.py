@@ -22,38 +22,45 @@ REBUILT = 32
 
 
 class Responses(NamedTuple):
-    """Responses |values - offset| (N, D); the subtraction is left to the reader.
+    """Responses |scale * values - offset| (N, D), which are left to the reader.
 
     Without an offset, the values are already absolute and have no signs.
     """
 
     values: Tensor
     offset: Tensor | None
+    #: A number, on the device; None for 1.
+    scale: Tensor | None = None
 
     def absolute(self) -> Tensor:
-        """Return |values - offset|."""
-        return self.values if self.offset is None else (self.values - self.offset).abs_()
+        """Return |scale * values - offset|."""
+        return self.values if self.offset is None else (self._scaled(self.values) - self.offset).abs_()
 
     def signed(self, rows: Tensor) -> Tensor:
-        """Return values - offset of ``rows`` (R,), which must be ascending and distinct."""
+        """Return scale * values - offset of ``rows`` (R,), which must be ascending and distinct."""
         if self.offset is None:
             raise ValueError("these responses have no signs; expected respond(keep_signs=True).")
         chosen = self.values if len(rows) == len(self.values) else self.values.index_select(0, rows)
-        return chosen - self.offset
+        return self._scaled(chosen) - self.offset
+
+    def _scaled(self, values: Tensor) -> Tensor:
+        return values if self.scale is None else values * self.scale
 
 
-def product(rows: Tensor, columns: Tensor) -> Tensor:
-    """Return rows (N, P) times columns (D, P)': (N, D); on CUDA, rows may be half precision already.
+def product(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return rows (N, P) times columns (D, P)', (N, D), up to a scale, and the scale; None for 1.
+
+    On CUDA, rows may be half precision already.
 
     >>> product(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
-    tensor([[11.,  2.]])
+    (tensor([[11.,  2.]]), None)
     """
     if not has_kernels(columns):
-        return times(rows, columns.T)
+        return times(rows, columns.T), None
     # Scale the largest entry to 1, so that small filters keep all bits of half precision.
     scale = columns.abs().amax().clamp(min=1e-30)
     half = (columns / scale).to(torch.float16)
-    return torch.mm(rows.to(torch.float16), half.T, out_dtype=torch.float32).mul_(scale)
+    return torch.mm(rows.to(torch.float16), half.T, out_dtype=torch.float32), scale
 
 
 @contextmanager
@@ -85,7 +92,8 @@ def respond(
     """
     if keep_signs or has_kernels(filters):
         offset = filters.new_zeros(len(filters)) if offset is None else offset
-        return Responses(product(rows, filters), offset)
+        values, scale = product(rows, filters)
+        return Responses(values, offset, scale)
     if offset is None:
         return Responses(times(rows, filters.T).abs_(), None)
     return Responses(plus_times(-offset, rows, filters.T).abs_(), None)
@@ -97,7 +105,7 @@ def rectified(responses: Responses) -> Tensor:
     >>> rectified(Responses(torch.tensor([[0.0, 3.0, 0.0]]), None))
     tensor([[0., 1., 0.]])
     """
-    values, offset = responses
+    values, offset, scale = responses
     if not has_kernels(values):
         absolute = responses.absolute()
         above = (absolute - absolute.mean(dim=-1, keepdim=True)).clamp_(min=0)
@@ -108,8 +116,8 @@ def rectified(responses: Responses) -> Tensor:
     if len(values):
         width = values.shape[1]
         row_kernels.rectify_rows[(len(values),)](
-            values, values if offset is None else offset, out, width,
-            SHIFTED=offset is not None, WIDE=_power_of_two(width), num_warps=4,
+            values, values if offset is None else offset, values if scale is None else scale, out, width,
+            SHIFTED=offset is not None, SCALED=scale is not None, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
 
@@ -124,7 +132,7 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
     >>> unit_rows(responses, torch.tensor([1]), torch.empty(1, 2))
     tensor([[0.6000, 0.8000]])
     """
-    values, offset = responses
+    values, offset, scale = responses
     if not has_kernels(values) and signs:
         chosen = responses.signed(rows)
         lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
@@ -144,8 +152,9 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
     if len(rows):
         width = values.shape[1]
         row_kernels.normalise_rows[(len(rows),)](
-            values, values if offset is None else offset, rows, out, float(signs), (1 + signs**2) ** 0.5,
-            width, SHIFTED=offset is not None, SIGNED=signs > 0, WIDE=_power_of_two(width), num_warps=4,
+            values, values if offset is None else offset, values if scale is None else scale, rows, out,
+            float(signs), (1 + signs**2) ** 0.5, width, SHIFTED=offset is not None,
+            SCALED=scale is not None, SIGNED=signs > 0, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
 

@@ -63,6 +63,7 @@ class Encoder:
                 block.output,
                 block.mirrored,
                 None if coding is None else coding.pooler(like, block.levels, block.pooling),
+                coding is not None and coding.takes_halves,
             )
             for block, coding in zip(self.blocks, self.codings)
         ]

@@ -121,9 +121,11 @@ class Explainer:
     def _read(self, pixels: Tensor, listed: Mapping[str, Tensor]) -> dict[str, _Read]:
         """Return the vector of each block, one pass over the pixels per source."""
         read: dict[str, _Read] = {}
+        every = zip(self.encoder.blocks, self.encoder.codings)
+        halves = {block.name for block, coding in every if coding is not None and coding.takes_halves}
         for name, source in self.encoder.sources.items():
             mine = [block for block in self.encoder.blocks if block.source == name]
-            readings = [Reading(block.output, block.mirrored, None) for block in mine]
+            readings = [Reading(block.output, block.mirrored, None, block.name in halves) for block in mine]
             if not source.sees_pixels:
                 read |= {block.name: _Read(listed[block.name], None, None) for block in mine}
             elif not source.is_local:

@@ -251,7 +251,7 @@ def _holds_collections(y: Any) -> bool:
 def _checked_indicator(given: Array) -> Array:
     if given.dtype.kind == "O" and all(isinstance(value, int | float | np.generic) for value in given.flat):
         given = np.array(given.tolist())  # columns of different types
-    if given.dtype.kind not in "iubf" or not np.isin(given, (0, 1)).all():
+    if given.dtype.kind != "b" and (given.dtype.kind not in "iuf" or not np.isin(given, (0, 1)).all()):
         raise ValueError(
             f"y of shape {given.shape} must be an indicator matrix of 0 and 1; "
             "expected one column per class (or a vector of labels)."

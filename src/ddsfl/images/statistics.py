@@ -40,7 +40,9 @@ def view_statistics(images: Sequence[Tensor], device: torch.device | None = None
     given = [_large_enough(image.to(device, non_blocking=True)) for image in images]
     sides = torch.tensor([image.shape for image in given])
     height, width = sides.amax(dim=0).tolist()
-    padded = [functional.pad(image, (0, width - image.shape[1], 0, height - image.shape[0])) for image in given]
+    padded = [
+        functional.pad(image, (0, width - image.shape[1], 0, height - image.shape[0])) for image in given
+    ]
     pixels = torch.stack(padded)[:, None]
     found = [_levels(pixels, sides)]
     for scale in range(_N_SCALES):

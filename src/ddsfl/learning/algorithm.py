@@ -66,10 +66,11 @@ def learn_filters(
     trace: list[list[float]] = []
     weights = objective.weights
     filters, sharing, number, leg = start, None, 0, 0
+    take_steps = partial(minimise, repeats=True)
     most = max_iter + (rounds * round_iter if weights.gamma > 0 or weights.eta > 0 else 0)
     done = 0
     for leg, (sampled, step) in enumerate(_first_legs(objective, max_iter)):
-        minimum = minimise(sampled, filters, max_iter=step, after_step=partial(_tell, done, most))
+        minimum = take_steps(sampled, filters, max_iter=step, after_step=partial(_tell, done, most))
         done += step
         _record(trace, 0, leg, minimum)
         filters = minimum.point
@@ -85,7 +86,9 @@ def learn_filters(
             step = left if triplets is None else min(left, refresh_every)
             fixed = Fixed(sharing, triplets)
             after_step = partial(_tell, done, most)
-            minimum = minimise(partial(objective, fixed=fixed), filters, max_iter=step, after_step=after_step)
+            minimum = take_steps(
+                partial(objective, fixed=fixed), filters, max_iter=step, after_step=after_step
+            )
             done += step
             _record(trace, number, leg, minimum)
             filters, left = minimum.point, left - step

@@ -14,15 +14,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ddsfl.compute.device import has_kernels
 from ddsfl.compute.products import times
 from ddsfl.compute.rows import Responses, rectified, respond, unit_rows
 from ddsfl.learning.layer import Layer, LearnedLayer, corner_offset, spanned_field
 from ddsfl.patches.geometry import (
     Batch,
-    Cells,
+    PlacedFields,
     grid_cells,
     grid_counts,
     patches_at,
+    place_fields,
     resampled_patches,
 )
 from ddsfl.patches.normalise import contrast_normalise, grid_shape, normalised_patches
@@ -64,28 +66,32 @@ class ForwardPass:
         flat = responses.absolute()
         return flat.view(*shape, flat.shape[1])  # not -1: a small scale has no responses
 
-    def descriptors(self, index: int, stride: int, room: Tensor) -> tuple[Tensor, Cells]:
-        """Return the responses within the images, each of unit length (T, D), and their cells.
+    def descriptors(
+        self, index: int, stride: int, original: Tensor, room: Tensor
+    ) -> tuple[Tensor, PlacedFields]:
+        """Return the responses within the images, each of unit length (T, D), and where they are.
 
         With ``signs`` they have 2 D values. For a layer without filters, return the raw inputs (T, P)
-        unchanged. The result is written into the first rows of ``room``.
+        unchanged. The result is written into the first rows of ``room``. ``original`` (B, 2) are the shapes of
+        the images before they were rescaled.
         """
+        field = spanned_field(self.layers, index)
         if self.layers[index].bank is None:
-            raw, cells = self.inputs(index, stride)
-            return room[: len(raw)].copy_(raw), cells
+            raw = self.inputs(index, stride)
+            rows, columns = self._padded_counts(index, stride)[0].tolist()
+            placed = place_fields(self.batch, original, (rows, columns), field, stride)
+            return room[: len(raw)].copy_(raw), placed
         (_, rows, columns), responses = self._grid(index, stride)
-        cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
-        places = (cells.images * rows + cells.rows) * columns + cells.columns
-        return unit_rows(responses, places, room[: len(places)], self.layers[index].signs), cells
+        placed = place_fields(self.batch, original, (rows, columns), field, stride)
+        signs = self.layers[index].signs
+        return unit_rows(responses, placed.places, room[: len(placed.places)], signs), placed
 
-    def inputs(self, index: int, stride: int) -> tuple[Tensor, Cells]:
-        """Return the raw inputs (T, P) of a layer above the first within the images, and their cells."""
+    def inputs(self, index: int, stride: int) -> Tensor:
+        """Return the raw inputs (T, P) of a layer above the first within the images."""
         every = self._cells_a_stride(index, stride)
         cells = grid_cells(self.counts(index, stride), self.batch.pixels.device)
         pooled = self._pooled_below(index, every)
-        return self._join_corners(
-            pooled, index, cells.images, cells.rows * every, cells.columns * every
-        ), cells
+        return self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
 
     def _grid(self, index: int, stride: int) -> ResponseMap:
         """Return the responses on a grid that spans the padded images, cached for other layers."""
@@ -123,7 +129,7 @@ class ForwardPass:
         field = self.layers[index].field
         if min(self.batch.pixels.shape[2:]) < field:
             return self._no_responses(index)
-        shape, offset = grid_shape(self.batch.pixels, field, stride), None
+        shape = grid_shape(self.batch.pixels, field, stride)
         values: Tensor | None = None
         for tile, patches in normalised_patches(self.batch.pixels, field, stride):
             found = self._respond(index, patches, *self.learned[index].folded)
@@ -133,9 +139,8 @@ class ForwardPass:
                 values = found.values.new_empty(*shape, found.values.shape[1])
             part = values[tile]
             part.copy_(found.values.view(part.shape))
-            offset = found.offset
         assert values is not None
-        return ResponseMap(shape, Responses(values.flatten(0, 2), offset))
+        return ResponseMap(shape, found._replace(values=values.flatten(0, 2)))
 
     def _upper_responses(self, index: int, stride: int) -> ResponseMap:
         learned, every = self.learned[index], self._cells_a_stride(index, stride)
@@ -143,12 +148,27 @@ class ForwardPass:
         rows, columns = counts[0].tolist()
         if rows * columns == 0:
             return self._no_responses(index)
-        n_images = len(self.batch.shapes)
-        cells = grid_cells(counts.expand(n_images, 2), self.batch.pixels.device)
+        shape = (len(self.batch.shapes), rows, columns)
         pooled = self._pooled_below(index, every)
-        raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
-        responses = self._respond(index, learned.enter(raw), learned.filters)
-        return ResponseMap((n_images, rows, columns), responses)
+        if has_kernels(pooled.maps):
+            centred = self._centred_corners(pooled, index, shape, every)
+        else:
+            cells = grid_cells(counts.expand(len(self.batch.shapes), 2), self.batch.pixels.device)
+            raw = self._join_corners(pooled, index, cells.images, cells.rows * every, cells.columns * every)
+            centred = raw - learned.space.mean
+        return ResponseMap(shape, self._respond(index, learned.enter(centred), learned.filters))
+
+    def _centred_corners(self, pooled: Pooled, index: int, shape: tuple[int, int, int], every: int) -> Tensor:
+        """Return what `_join_corners` does for all fields of the padded images, less its mean, as float16."""
+        from ddsfl.patches import kernels
+
+        _, height, width, n_maps = pooled.maps.shape
+        out = torch.empty(math.prod(shape), 4 * n_maps, dtype=torch.float16, device=pooled.maps.device)
+        kernels.join_corners[(len(out),)](
+            pooled.maps, self.learned[index].space.mean, pooled.rows, pooled.columns, out,
+            *shape[1:], height, width, every, self._corners_apart(index), n_maps, WIDE=512,
+        )  # fmt: skip
+        return out
 
     def _respond(self, index: int, rows: Tensor, *filters: Tensor) -> Responses:
         """Return the responses to rows; signs are kept if the descriptors need them."""

@@ -129,10 +129,11 @@ class LearnedLayer:
         """Matrix (D, P) and offset (D,) with W whiten(project(x)) = matrix x - offset."""
         return self.space.fold(self.filters)
 
-    def enter(self, raw: Tensor) -> Tensor:
-        """Return raw pooled inputs (N, P) in the input space (N, Q), each of unit length."""
+    def enter(self, centred: Tensor) -> Tensor:
+        """Return pooled inputs (N, P), less their mean, in the input space (N, Q), each of unit length."""
         axes = self.space.axes * self.space.gains[:, None]
-        return functional.normalize(product(raw - self.space.mean, axes), dim=1)
+        values, _ = product(centred, axes)  # at unit length, the scale does not matter
+        return functional.normalize(values, dim=1)
 
 
 def corner_offset(layer: Layer, below: Layer) -> int:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, has_kernels, rows_within, slices
+from ddsfl.compute.graphs import recorded
+from ddsfl.learning.fused import hinge_means
 from ddsfl.learning.triplets import Triplets
+
+#: Filters that are added on a GPU before the host asks whether it goes on.
+REPEATED = 16
 
 
 class Hinges:
@@ -32,6 +37,8 @@ class Hinges:
         self.means = weights * (self.classes == torch.arange(n_classes, device=q.device)[:, None])
         self.reach = q.new_full((len(q),), margin)
         self.step = rows_within(2 * max(1, len(q)) * q.element_size(), budget_bytes, least=8)
+        self.weights = weights
+        self.starts = torch.searchsorted(self.classes, torch.arange(n_classes + 1, device=q.device))
 
     def now(self) -> Tensor:
         """Return the mean hinge (C,) with the filters chosen so far."""
@@ -39,6 +46,8 @@ class Hinges:
 
     def with_one_more(self) -> Tensor:
         """Return the mean hinge (C, D) with one more filter, for every filter."""
+        if has_kernels(self.q):
+            return hinge_means(self.q, self.reach, self.weights, self.starts)
         blocks = slices(self.q.shape[1], self.step)
         hinges = ((self.reach[:, None] + self.q[:, block]).clamp_min_(0) for block in blocks)
         return torch.cat([self._mean(block) for block in hinges], 1)
@@ -89,19 +98,27 @@ def choose_filters(
     enough = tau * loss
     sharing = torch.zeros(C, D, dtype=torch.bool, device=W.device)
     every = torch.arange(C, device=W.device)
-    for _ in range(D):
+    goes_on = torch.ones((), dtype=torch.bool, device=W.device)
+
+    def add() -> None:
+        """Add a filter to each class that gains by it; nothing changes once none does."""
         reconstruction = own - 2 * t
         change = gamma * (reconstruction + lambda2)
         if eta > 0 and hinges is not None:
             change += eta * (hinges.with_one_more() - hinges.now()[:, None])
-        change[sharing] = torch.inf
-        best = change.argmin(1)
+        best = change.masked_fill_(sharing, torch.inf).argmin(1)
         go = (change[every, best] < 0) & (loss >= enough)
-        if not go.any():
-            break
-        sharing[every, best] |= go
-        loss += torch.where(go, reconstruction[every, best], 0)
-        t -= torch.where(go[:, None], H[every, best] * G[best], 0)
+        sharing.scatter_(1, best[:, None], (go | sharing[every, best])[:, None])
+        loss.add_(torch.where(go, reconstruction[every, best], 0))
+        t.sub_(torch.where(go[:, None], H[every, best] * G[best], 0))
         if eta > 0 and hinges is not None:
             hinges.add(best, go)
+        goes_on.copy_(go.any())
+
+    add()
+    repeat, at_once = (recorded(add, W.device), REPEATED) if W.is_cuda else (add, 1)
+    for step in range(1, D):
+        if step % at_once == 0 and not bool(goes_on):
+            break
+        repeat()
     return sharing

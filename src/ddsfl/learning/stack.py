@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ddsfl.compute.device import as_numpy, resolve_device, spawn_seeds
+from ddsfl.compute.device import as_numpy, has_kernels, resolve_device, spawn_seeds
 from ddsfl.compute.rules import instance, rules, several, whole
 from ddsfl.compute.stages import Arrays, Stages
 from ddsfl.images.image_list import ImageList
@@ -27,7 +27,7 @@ from ddsfl.learning.stored import KEPT, stored_layers, term_names
 from ddsfl.patches.batches import Progress
 from ddsfl.patches.described import DescribedImages
 from ddsfl.patches.fields import FieldGrid
-from ddsfl.patches.geometry import Batch, centres
+from ddsfl.patches.geometry import Batch
 from ddsfl.patches.given import Images, images_given
 from ddsfl.patches.local import LocalDescriptors
 from ddsfl.patches.source import LocalSource
@@ -239,24 +239,36 @@ class FilterStack(LocalSource):
         Filter responses have unit length; pooled responses are not scaled. ``outputs`` restricts the result
         to these layers, counted from 0, in ascending order.
         """
+        return self.describe_in_halves(images, range(len(self.layers)) if outputs is None else outputs, ())
+
+    def describe_in_halves(
+        self, images: Sequence[Tensor], outputs: Collection[int], halves: Collection[int]
+    ) -> list[LocalDescriptors]:
+        """Return what `describe` does; with kernels, the outputs in ``halves`` are in half precision."""
         self._check_learned()
-        wanted = sorted(range(len(self.layers)) if outputs is None else set(outputs))
+        wanted = sorted(set(outputs))
         device = resolve_device(self.device)
         batch = Batch.of(images, device)
         self._check_channels(batch.pixels.shape[1])
-        shapes = batch.shapes.to(device, non_blocking=True)
         parts: dict[int, list[LocalDescriptors]] = {index: [] for index in wanted}
+        shapes = batch.shapes.to(device, non_blocking=True)
         # The descriptors of all scales are written into one room, so they need not be concatenated.
         sizes = {
             index: (batch.count_fields(*self.field_grid(index)), self.width_of(index)) for index in wanted
         }
-        rooms = {index: batch.pixels.new_empty(size) for index, size in sizes.items()}
+        half = torch.float16 if has_kernels(batch.pixels) else batch.pixels.dtype
+        rooms = {
+            index: batch.pixels.new_empty(size, dtype=half if index in halves else None)
+            for index, size in sizes.items()
+        }
         for scale in range(max(self.layers[index].n_scales for index in wanted)):
             forward = ForwardPass(self.layers, self._learned_on(device), batch.scaled(scale))
             for index in wanted:
                 if scale < self.layers[index].n_scales:
                     room = rooms[index][sum(map(len, parts[index])) :]
-                    parts[index].append(self._at_scale(forward, index, shapes, room))
+                    step = self.layers[index].step
+                    vectors, placed = forward.descriptors(index, step, batch.shapes, room)
+                    parts[index].append(LocalDescriptors(vectors, placed.positions, placed.images, shapes))
         return [LocalDescriptors.joined(parts[index], rooms[index]) for index in wanted]
 
     def _check_learned(self) -> None:
@@ -306,15 +318,3 @@ class FilterStack(LocalSource):
     def __getstate__(self) -> dict[str, Any]:
         """Exclude the copies on a device: they are created again when needed."""
         return {name: value for name, value in super().__getstate__().items() if name != "_moved"}
-
-    def _at_scale(self, forward: ForwardPass, index: int, original: Tensor, room: Tensor) -> LocalDescriptors:
-        """Return the descriptors of one layer at the scale of ``forward``, stored first in ``room``."""
-        device, step = forward.batch.pixels.device, self.layers[index].step
-        vectors, cells = forward.descriptors(index, step, room)
-        positions = centres(
-            torch.stack([cells.rows, cells.columns], dim=1) * step,
-            spanned_field(self.layers, index),
-            forward.batch.shapes.to(device, non_blocking=True)[cells.images],
-            original[cells.images],
-        )
-        return LocalDescriptors(vectors, positions, cells.images, original)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, has_kernels, rows_within, slices
 from ddsfl.compute.products import add_times, times
+from ddsfl.learning import fused
 from ddsfl.learning.triplets import Triplets
 
 #: Working memory per chunk on a CPU: small enough that results are still in the cache when they are read.
 CACHE_BYTES = 8 * 2**20
-#: Working memory for the hinges on a GPU: features that fit are not computed twice.
-HINGE_BYTES = 2**31
 
 
 def budget_of(X: Tensor) -> int:
@@ -57,6 +56,8 @@ def sparsity(W: Tensor, X: Tensor, eps: float, budget_bytes: int | None = None) 
 
     Visits every patch, in chunks that stay in the cache.
     """
+    if has_kernels(X):
+        return fused.sparsity(W, X, eps)
     value, gradient = X.new_zeros(()), torch.zeros_like(W)
     step = rows_within(2 * len(W) * X.element_size(), budget_bytes or budget_of(X), least=16)
     for rows in slices(len(X), step):
@@ -139,11 +140,13 @@ def discriminative(
     filter. The work is done in blocks of filters: first the hinges, then the gradient of those above 0.
     Squared features are summed over the filters of each class (N, C) before the sums over neighbours.
     """
+    if has_kernels(X):
+        return fused.discriminative(W, X, triplets, sharing, margin, eps)
     hinge = X.new_full((len(triplets.anchors),), margin)
     gradient = torch.zeros_like(W)
     rows = max(len(X), len(triplets.anchors))
-    budget = budget_bytes or (HINGE_BYTES if X.is_cuda else DEFAULT_BUDGET_BYTES)
-    blocks = list(slices(len(W), rows_within(6 * rows * X.element_size(), budget, least=8)))
+    size = rows_within(6 * rows * X.element_size(), budget_bytes or DEFAULT_BUDGET_BYTES, least=8)
+    blocks = list(slices(len(W), size))
     known: tuple[Tensor, Tensor, Tensor] | None = None
     for block in blocks:
         known = Z, F, near = _near_features(W[block], X, triplets, eps)

@@ -15,8 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import slices
+from ddsfl.compute.device import has_kernels, slices
 from ddsfl.compute.products import times
+
+#: Fields that one program places, and source pixels that one program weighs at once.
+PLACED, RESAMPLED = 256, 512
 
 
 class Batch(NamedTuple):
@@ -132,6 +135,55 @@ def grid_cells(counts: Tensor, device: torch.device | str = "cpu") -> Cells:
     return Cells(images, rows, inside - rows * columns)
 
 
+class PlacedFields(NamedTuple):
+    """The T fields within their images, ordered by image, row and column.
+
+    Attributes
+    ----------
+    places : (T,) their numbers among all fields of the padded images.
+    images : (T,) their images.
+    positions : (T, 2) their centres (y, x) in pixels of the original images.
+    """
+
+    places: Tensor
+    images: Tensor
+    positions: Tensor
+
+
+def place_fields(
+    batch: Batch, original: Tensor, grid: tuple[int, int], field: int, step: int
+) -> PlacedFields:
+    """Place the fields of the images of a ``batch`` on the ``grid`` (rows, columns) of padded images.
+
+    ``original`` (B, 2) are the shapes that the images had before they were rescaled.
+
+    >>> batch = Batch.of([torch.zeros(1, 16, 20, dtype=torch.uint8)])
+    >>> placed = place_fields(batch, batch.shapes, (1, 2), 16, 4)
+    >>> placed.places.tolist(), placed.positions.tolist()
+    ([0, 1], [[8.0, 8.0], [8.0, 12.0]])
+    """
+    counts, device = grid_counts(batch.shapes, field, step), batch.pixels.device
+    if not has_kernels(batch.pixels):
+        cells = grid_cells(counts, device)
+        corners = torch.stack([cells.rows, cells.columns], dim=1) * step
+        scaled, before = (shapes.to(device)[cells.images] for shapes in (batch.shapes, original))
+        places = (cells.images * grid[0] + cells.rows) * grid[1] + cells.columns
+        return PlacedFields(places, cells.images, centres(corners, field, scaled, before))
+    from ddsfl.patches import kernels
+
+    sizes = counts.prod(dim=1)
+    firsts = (sizes.cumsum(0) - sizes)[:, None]
+    numbers = torch.cat([firsts, counts, batch.shapes, original], dim=1).to(device, non_blocking=True)
+    total, most = int(sizes.sum()), int(sizes.max())
+    places, images = torch.empty(2, total, dtype=torch.int64, device=device)
+    positions = torch.empty(total, 2, device=device)
+    if total:
+        kernels.place_fields[(len(sizes), -(-most // PLACED))](
+            numbers, places, images, positions, *grid, step, field / 2, BLOCK=PLACED
+        )
+    return PlacedFields(places, images, positions)
+
+
 def centres(corners: Tensor, field: int, scaled: Tensor, original: Tensor) -> Tensor:
     """Return centres (y, x), in pixels of the original image, of fields with ``corners`` in the scaled one.
 
@@ -161,7 +213,14 @@ def _resampling(source: Tensor, target: Tensor, like: Tensor) -> Tensor:
     """Return resampling matrices (B, max target, max source); rows beyond an image's target are zero."""
     device = like.device
     n_source, n_target = int(source.max()), int(target.max())
-    source, target = (side.to(device, non_blocking=True)[:, None, None] for side in (source, target))
+    source, target = (side.to(device, non_blocking=True) for side in (source, target))
+    if has_kernels(like):
+        from ddsfl.patches import kernels
+
+        out = like.new_empty(len(source), n_target, n_source)
+        kernels.resampling[(len(source), n_target)](source, target, out, n_source, n_target, BLOCK=RESAMPLED)
+        return out
+    source, target = source[:, None, None], target[:, None, None]
     ratio = source.to(torch.float64) / target
     at = (torch.arange(n_target, device=device, dtype=torch.float64)[None, :, None] + 0.5) * ratio
     pixel = torch.arange(n_source, device=device, dtype=torch.float64)[None, None, :] + 0.5

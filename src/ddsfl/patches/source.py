@@ -39,6 +39,8 @@ class Reading(NamedTuple):
     """Whether to include the descriptors of the mirrored images."""
     pool: Callable[[LocalDescriptors], Tensor] | None
     """Turns local descriptors into one vector per image (B, width); None for global sources."""
+    takes_halves: bool = False
+    """Whether the descriptors may be in half precision."""
 
 
 class Source(Checked, BaseEstimator, ABC):
@@ -127,6 +129,12 @@ class LocalSource(PixelSource):
         ``outputs`` restricts the result to some sets, in ascending order; None returns all.
         """
 
+    def describe_in_halves(
+        self, images: Sequence[Tensor], outputs: Collection[int], halves: Collection[int]
+    ) -> list[LocalDescriptors]:
+        """Return what `describe` does; the outputs in ``halves`` may be in half precision, to save memory."""
+        return self.describe(images, outputs)
+
     @abstractmethod
     def field_grid(self, output: int) -> FieldGrid:
         """Return how the descriptors of an output lie over images.
@@ -160,21 +168,26 @@ class LocalSource(PixelSource):
         return None
 
     def describe_outputs(
-        self, images: Sequence[Tensor], outputs: Collection[int]
+        self, images: Sequence[Tensor], outputs: Collection[int], halves: Collection[int] = ()
     ) -> dict[int, LocalDescriptors]:
-        """Return the requested sets of descriptors by number; ValueError if an image would give too many."""
+        """Return the requested sets of descriptors by number; ValueError if an image would give too many.
+
+        ``halves`` are as in `describe_in_halves`.
+        """
         wanted = sorted(set(outputs))
         for height, width in {(int(image.shape[1]), int(image.shape[2])) for image in images}:
             for grid in map(self.field_grid, wanted):
                 if height * width > MOST_DESCRIPTORS // grid.n_scales:  # otherwise there cannot be too many
                     _check_count(grid, (height, width))
-        return dict(zip(wanted, self.describe(images, wanted)))
+        return dict(zip(wanted, self.describe_in_halves(images, wanted, halves)))
 
     def read(self, images: Sequence[Tensor], readings: Sequence[Reading]) -> Iterator[LocalDescriptors]:
         """Yield the descriptors of a batch of images for each reading, all from one pass over the pixels."""
+        outputs = {reading.output for reading in readings}
         facing = {reading.output for reading in readings if reading.mirrored}
-        described = self.describe_outputs(images, {reading.output for reading in readings})
-        flipped = self.describe_outputs([image.flip(2) for image in images], facing) if facing else {}
+        halves = outputs - {reading.output for reading in readings if not reading.takes_halves}
+        described = self.describe_outputs(images, outputs, halves)
+        flipped = self.describe_outputs([image.flip(2) for image in images], facing, halves) if facing else {}
         for reading in readings:
             descriptors = described[reading.output]
             if reading.mirrored:

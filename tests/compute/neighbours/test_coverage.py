@@ -67,3 +67,18 @@ def test_points_of_several_classes_are_left_to_the_plain_search(problem):
     membership = problem[2].clone()
     membership[0] = True
     assert not coverage.can_cover(problem[0], K, membership)
+
+
+def test_a_second_pass_settles_rows_that_the_first_leaves(problem, monkeypatch):
+    points, groups, membership = problem
+    monkeypatch.setattr(coverage, "PASSES", ((1.2, 2.0),))
+    left = coverage.cover(points, K, groups, membership, None, 2**28).unsure
+    monkeypatch.setattr(coverage, "PASSES", ((1.2, 2.0), (6.0, 10.0)))
+    found = coverage.cover(points, K, groups, membership, None, 2**28)
+    assert len(left) > 0.05 * N
+    assert len(found.unsure) < 0.02 * len(left)
+    monkeypatch.undo()
+    expected = nearest_within(points, K, groups=groups, membership=membership)
+    sure = torch.ones(N, dtype=torch.bool, device="cuda")
+    sure[found.unsure] = False
+    torch.testing.assert_close(found.found.distances[sure], expected.distances[sure], rtol=1e-5, atol=1e-5)

@@ -7,6 +7,7 @@ A bound on the rounding of half precision certifies most rows; the caller has to
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -19,8 +20,10 @@ from ddsfl.compute.neighbours.cuda import COLUMNS, INNER, ROWS
 from ddsfl.compute.neighbours.propose import subtracted
 
 #: Expected hits of a row and its slots for them, in multiples of the neighbours it needs. The score to
-#: beat is the sample's ``RANK``-th best, so the number of hits varies by about a quarter.
-HOPED, SLOTS, RANK = 2.7, 5, 16
+#: beat is the sample's ``RANK``-th best, so the number of hits varies by about a quarter. Rows that are
+#: unsure after the first pass get a second one, with more of both.
+PASSES = ((2.0, 3.5), (6.0, 10.0))
+RANK = 16
 #: With fewer points, plain products are as fast.
 LEAST_POINTS = 2**15
 #: Unit roundoff of half precision.
@@ -28,7 +31,7 @@ HALF = 2.0**-11
 
 
 class Coverage(NamedTuple):
-    """Result of one pass.
+    """Result of the passes.
 
     Attributes
     ----------
@@ -62,41 +65,106 @@ def cover(
     seen : indices of the points that can be found, ascending; None for all.
     budget_bytes : working memory for the ranking.
     """
-    from ddsfl.compute.neighbours import kernels
+    passes = _Passes(points, groups, membership, seen, budget_bytes)
+    every = torch.arange(len(points), device=points.device)
+    coverage = passes.of(every, k, *PASSES[0])
+    neighbours, unsure, class_distances = coverage
+    for hoped, slots in PASSES[1:]:
+        again = passes.of(unsure, k, hoped, slots)
+        neighbours.distances[unsure], neighbours.indices[unsure] = again.found
+        unsure = unsure[again.unsure]
+    return Coverage(neighbours, unsure, class_distances)
 
-    n_points, n_classes = membership.shape
-    labels = membership.to(torch.uint8).argmax(dim=1)
-    order, starts = _class_tiles(labels, seen, n_classes)
-    centre = subtracted(points)
-    scale = (points - centre).square_().sum(dim=1).max().sqrt().clamp(min=1e-30)
 
-    def half(rows: Tensor) -> Tensor:
-        return pad((rows - centre) / scale, (0, -points.shape[1] % INNER)).to(torch.float16)
+class _Passes:
+    """Passes over all pairs of some rows and the points that can be found; arguments as in `cover`."""
 
-    left = pad(half(points), (0, 0, 0, -n_points % ROWS))
-    whose = order.clamp(min=0)
-    right = left[whose]
-    offsets = right.float().square_().sum(dim=1).div_(-2).masked_fill_(order < 0, -1e30)
-    own = pad(groups, (0, len(left) - n_points), value=-1)
-    theirs = torch.where(order < 0, -2, groups[whose])
-    to_beat = _scores_to_beat(left, right, offsets, own, theirs, order, k)
+    def __init__(
+        self, points: Tensor, groups: Tensor, membership: Tensor, seen: Tensor | None, budget_bytes: int
+    ) -> None:
+        self.points, self.groups, self.budget_bytes = points, groups, budget_bytes
+        self.n_classes = membership.shape[1]
+        labels = membership.to(torch.uint8).argmax(dim=1)
+        self.order, self.starts = _class_tiles(labels, seen, self.n_classes)
+        self.centre = subtracted(points)
+        self.scale = (points - self.centre).square_().sum(dim=1).max().sqrt().clamp(min=1e-30)
+        self.half = pad((points - self.centre) / self.scale, (0, -points.shape[1] % INNER)).to(torch.float16)
+        whose = self.order.clamp(min=0)
+        self.right = self.half[whose]
+        self.offsets = self.right.float().square_().sum(dim=1).div_(-2).masked_fill_(self.order < 0, -1e30)
+        self.theirs = torch.where(self.order < 0, -2, groups[whose])
 
-    n_slots = -(-SLOTS * k // 32) * 32
-    slots = torch.full((len(left), n_slots), -1, dtype=torch.int32, device=points.device)
-    counts = torch.zeros(len(left), dtype=torch.int32, device=points.device)
-    class_columns = torch.empty(len(left), n_classes, dtype=torch.int32, device=points.device)
-    kernels.collect_hits[(len(left) // ROWS, n_classes)](
-        left, right, offsets, to_beat, own, theirs, starts, counts, slots, class_columns,
-        left.shape[1], n_classes, SLOTS=n_slots, BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=8, num_stages=3,
-    )  # fmt: skip
-    del left, right
-    neighbours, class_distances = _rank(points, slots, class_columns, order, k, budget_bytes)
-    # At full scale, the score of a pair is x'y - |y|^2 / 2; `certify` expects -|x - y|^2 / 2.
-    centred = points - centre
-    half_squares = centred.square().sum(dim=1) / 2
-    ceiling = to_beat[:n_points] * scale**2 - half_squares
-    certain = certify(centred, neighbours.distances[:, -1], ceiling, HALF) & (counts[:n_points] <= n_slots)
-    return Coverage(neighbours, torch.nonzero(~certain).squeeze(1), class_distances)
+    def of(self, rows: Tensor, k: int, hoped: float, slots: float) -> Coverage:
+        """Return the result for some rows (R,); about ``hoped`` times k points beat the score of a row."""
+        from ddsfl.compute.neighbours import kernels
+
+        n_rows, device = len(rows), rows.device
+        padded = pad(rows, (0, -n_rows % ROWS))
+        left, own = self.half[padded], self.groups[padded]
+        to_beat = self._scores_to_beat(left, own, hoped * k)
+        n_slots = math.ceil(slots * k / 32) * 32
+        found = torch.full((len(left), n_slots), -1, dtype=torch.int32, device=device)
+        counts = torch.zeros(len(left), dtype=torch.int32, device=device)
+        class_columns = torch.empty(len(left), self.n_classes, dtype=torch.int32, device=device)
+        # Keys in the kernel have column numbers in their low bits.
+        needed = to_beat - to_beat.abs() * (2 * COLUMNS * torch.finfo(torch.float32).eps)
+        if n_rows:
+            kernels.collect_hits[(len(left) // ROWS, self.n_classes)](
+                left, self.right, self.offsets, needed.clamp_(min=-1e29), own, self.theirs, self.starts,
+                counts, found, class_columns, left.shape[1], self.n_classes, SLOTS=n_slots,
+                BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=4, num_stages=3,
+            )  # fmt: skip
+        del left
+        neighbours, class_distances = self._rank(rows, found, class_columns, k)
+        # At full scale, the score of a pair is x'y - |y|^2 / 2; `certify` expects -|x - y|^2 / 2.
+        centred = self.points[rows] - self.centre
+        half_squares = centred.square().sum(dim=1) / 2
+        ceiling = to_beat[:n_rows] * self.scale**2 - half_squares
+        certain = certify(centred, neighbours.distances[:, -1], ceiling, HALF) & (counts[:n_rows] <= n_slots)
+        return Coverage(neighbours, torch.nonzero(~certain).squeeze(1), class_distances)
+
+    def _scores_to_beat(self, left: Tensor, own: Tensor, hoped: float) -> Tensor:
+        """Return for each row a score that about ``hoped`` of all points beat, estimated from a sample."""
+        from ddsfl.compute.neighbours import kernels
+
+        real = (self.order >= 0).nonzero().squeeze(1).cpu()
+        size = min(len(real), int(RANK / hoped * len(real)))
+        drawn = torch.randperm(len(real), generator=torch.Generator().manual_seed(0))[:size]
+        sample = real[drawn].sort().values.to(left.device)
+        padding = -size % COLUMNS
+        scores = torch.empty(len(left), RANK, dtype=torch.float32, device=left.device)
+        columns = torch.empty(len(left), RANK, dtype=torch.int32, device=left.device)
+        if len(left):
+            kernels.best_columns[(len(left) // ROWS,)](
+                left, pad(self.right[sample], (0, 0, 0, padding)),
+                pad(self.offsets[sample], (0, padding), value=-1e30),
+                torch.ones(len(left), device=left.device), own,
+                pad(self.theirs[sample], (0, padding), value=-2),
+                scores, columns, size + padding, left.shape[1], GROUPED=True, KEEP=RANK,
+                BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=4, num_stages=3,
+            )  # fmt: skip
+        return scores.amin(dim=1)
+
+    def _rank(self, rows: Tensor, found: Tensor, class_columns: Tensor, k: int) -> tuple[Neighbours, Tensor]:
+        """Return the nearest points in the slots, ties by the smaller index, and the class distances."""
+        n_rows, n_slots, points = len(rows), found.shape[1], self.points
+        order = self.order.to(torch.int32)
+        neighbours = Neighbours(
+            points.new_empty(n_rows, k), torch.empty(n_rows, k, dtype=torch.int64, device=rows.device)
+        )
+        class_distances = points.new_empty(n_rows, self.n_classes)
+        for some in slices(n_rows, rows_within(40 * n_slots, self.budget_bytes)):
+            candidates = found[some]
+            candidates = torch.where(candidates < 0, -1, order[candidates.clamp(min=0).long()])
+            candidates = candidates.sort(dim=1).values  # then a stable sort orders ties by index
+            distances, by_distance = _distances(points, rows[some], candidates).sort(dim=1, stable=True)
+            neighbours.distances[some] = distances[:, :k]
+            indices = candidates.gather(1, by_distance[:, :k]).long()
+            neighbours.indices[some] = indices.masked_fill_(distances[:, :k].isinf(), -1)
+            nearest = class_columns[some]
+            nearest = torch.where(nearest < 0, -1, order[nearest.clamp(min=0).long()])
+            class_distances[some] = _distances(points, rows[some], nearest)
+        return neighbours, class_distances
 
 
 def _class_tiles(labels: Tensor, seen: Tensor | None, n_classes: int) -> tuple[Tensor, Tensor]:
@@ -113,53 +181,7 @@ def _class_tiles(labels: Tensor, seen: Tensor | None, n_classes: int) -> tuple[T
     return order, starts.to(torch.int32)
 
 
-def _scores_to_beat(
-    left: Tensor, right: Tensor, offsets: Tensor, own: Tensor, theirs: Tensor, order: Tensor, k: int
-) -> Tensor:
-    """Return for each row a score that about ``HOPED * k`` of all points beat, estimated from a sample."""
-    from ddsfl.compute.neighbours import kernels
-
-    real = (order >= 0).nonzero().squeeze(1).cpu()
-    size = min(len(real), int(RANK / (HOPED * k) * len(real)))
-    drawn = torch.randperm(len(real), generator=torch.Generator().manual_seed(0))[:size]
-    sample = real[drawn].sort().values.to(left.device)
-    padding = -size % COLUMNS
-    scores = torch.empty(len(left), RANK, dtype=torch.float32, device=left.device)
-    columns = torch.empty(len(left), RANK, dtype=torch.int32, device=left.device)
-    kernels.best_columns[(len(left) // ROWS,)](
-        left, pad(right[sample], (0, 0, 0, padding)), pad(offsets[sample], (0, padding), value=-1e30),
-        torch.ones(len(left), device=left.device), own, pad(theirs[sample], (0, padding), value=-2),
-        scores, columns, size + padding, left.shape[1], GROUPED=True, KEEP=RANK,
-        BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=8, num_stages=3,
-    )  # fmt: skip
-    return scores.amin(dim=1)
-
-
-def _rank(
-    points: Tensor, slots: Tensor, class_columns: Tensor, order: Tensor, k: int, budget_bytes: int
-) -> tuple[Neighbours, Tensor]:
-    """Return the nearest points in the slots, ties by the smaller index, and the class distances."""
-    n_points, n_slots = len(points), slots.shape[1]
-    order = order.to(torch.int32)
-    neighbours = Neighbours(
-        points.new_empty(n_points, k), torch.empty(n_points, k, dtype=torch.int64, device=points.device)
-    )
-    class_distances = points.new_empty(n_points, class_columns.shape[1])
-    for rows in slices(n_points, rows_within(40 * n_slots, budget_bytes)):
-        candidates = slots[rows]
-        candidates = torch.where(candidates < 0, -1, order[candidates.clamp(min=0).long()])
-        candidates = candidates.sort(dim=1).values  # then a stable sort orders ties by index
-        distances, by_distance = _distances(points, rows, candidates).sort(dim=1, stable=True)
-        neighbours.distances[rows] = distances[:, :k]
-        indices = candidates.gather(1, by_distance[:, :k]).long()
-        neighbours.indices[rows] = indices.masked_fill_(distances[:, :k].isinf(), -1)
-        nearest = class_columns[rows]
-        nearest = torch.where(nearest < 0, -1, order[nearest.clamp(min=0).long()])
-        class_distances[rows] = _distances(points, rows, nearest)
-    return neighbours, class_distances
-
-
-def _distances(points: Tensor, rows: slice, candidates: Tensor) -> Tensor:
+def _distances(points: Tensor, rows: Tensor, candidates: Tensor) -> Tensor:
     """Return the squared distances of some points to their candidates, inf for candidates of -1."""
     from ddsfl.compute.neighbours import kernels
 

@@ -23,7 +23,7 @@ ROWS, COLUMNS, INNER = 128, 128, 64
 #: Working memory for the queries searched at once.
 FUSED_BYTES = 2**30
 #: Rows that one program ranks.
-RANKED = 32
+RANKED = 16
 
 
 def can_fuse(tensor: Tensor, k: int) -> bool:
@@ -42,7 +42,7 @@ def halve_rows(rows: Tensor, centre: Tensor, multiple: int) -> tuple[Tensor, Ten
     padded = width + -width % INNER
     total = count + -count % multiple
     out = torch.empty(total, padded, dtype=torch.float16, device=rows.device)
-    lengths = rows.new_empty(total)
+    lengths = centre.new_empty(total)
     if total:
         kernels.halve_rows[(-(-total // 16),)](
             rows, centre, out, lengths, count, width, PADDED=padded, BM=16, BK=INNER
@@ -64,7 +64,7 @@ def fused_nearest(
     """
     from ddsfl.compute.neighbours import kernels
 
-    distances = queries.new_empty(len(queries), k)
+    distances = points.new_empty(len(queries), k)
     indices = torch.empty(len(queries), k, dtype=torch.int32, device=queries.device)
     points = points.contiguous()
     # Each query is copied three times, once in half precision.
@@ -101,7 +101,7 @@ def propose_halves(
     left, lengths = halve_rows(queries, centre, ROWS)
     right, offsets, scale = _half_points(points - centre)
     rows = len(left)
-    scores = queries.new_empty(rows, keep)
+    scores = points.new_empty(rows, keep)
     columns = torch.empty(rows, keep, dtype=torch.int32, device=queries.device)
     grouped = query_groups is not None and point_groups is not None
     none = columns
@@ -113,7 +113,7 @@ def propose_halves(
         kernels.best_columns[(rows // ROWS,)](
             left, right, offsets, lengths / scale, own, theirs, scores, columns,
             len(offsets), left.shape[1], GROUPED=grouped, KEEP=keep,
-            BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=8, num_stages=3,
+            BM=ROWS, BN=COLUMNS, BK=INNER, num_warps=4, num_stages=3,
         )  # fmt: skip
     return columns.masked_fill_(scores <= -1e29, -1)
 

@@ -93,19 +93,18 @@ def rank_exactly(
     slot = tl.arange(0, KEEP)[None, :]
     inner = tl.arange(0, BK)
     proposed = tl.load(columns + rows[:, None].to(tl.int64) * KEEP + slot, mask=inside[:, None], other=-1)
-    distances = tl.full([BM, KEEP], float("inf"), tl.float32)
-    for j in range(KEEP):
-        column = tl.max(tl.where(slot == j, proposed, -1), 1)
-        sums = tl.zeros([BM], tl.float32)
-        for k in range(0, D, BK):
-            at = k + inner
-            keep = inside[:, None] & (at < D)[None, :]
-            x = tl.load(X + rows[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+    sums = tl.zeros([BM, KEEP], tl.float32)
+    for k in range(0, D, BK):
+        at = k + inner
+        keep = inside[:, None] & (at < D)[None, :]
+        x = tl.load(X + rows[:, None].to(tl.int64) * D + at[None, :], mask=keep, other=0.0)
+        for j in tl.static_range(KEEP):
+            column = tl.max(tl.where(slot == j, proposed, -1), 1)
             known = keep & (column >= 0)[:, None]
             p = tl.load(P + column[:, None].to(tl.int64) * D + at[None, :], mask=known, other=0.0)
-            sums += tl.sum((x - p) * (x - p), 1)
-        here = (slot == j) & (column >= 0)[:, None]
-        distances = tl.where(here, sums[:, None], distances)
+            added = tl.sum((x - p) * (x - p), 1)
+            sums = tl.where(slot == j, sums + added[:, None], sums)
+    distances = tl.where(proposed >= 0, sums, float("inf"))
     far = 2147483647
     for j in range(K):
         nearest = tl.min(distances, 1)
@@ -127,7 +126,8 @@ def collect_hits(
     """Write the columns of one class that beat each row's score, and the best column, for a tile of rows.
 
     Columns of a class are contiguous, from starts[c] to starts[c + 1], in full tiles. Hits fill slots in
-    arbitrary order; ``counts`` is the number of hits, including those beyond the slots.
+    arbitrary order; ``counts`` is the number of hits, including those beyond the slots. Scores are compared
+    after their low bits were replaced.
     """
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     label = tl.program_id(1)
@@ -141,18 +141,19 @@ def collect_hits(
     for start in range(first, last, BN):
         scores = tile_scores(X, P, offsets, one, rows, start, D, BM, BN, BK)
         theirs = tl.load(column_groups + start + tl.arange(0, BN))
-        scores = tl.where(own[:, None] == theirs[None, :], -1.0e30, scores)
-        top = tl.max(pack(scores, BN), 1)
+        keys = pack(tl.where(own[:, None] == theirs[None, :], -1.0e30, scores), BN)
+        top = tl.max(keys, 1)
         better = top > best
         best = tl.where(better, top, best)
         whose = tl.where(better, start + column_of(top, BN), whose)
-        hit = scores > needed[:, None]
-        if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
-            counter = counts + rows[:, None] + tl.zeros([BM, BN], tl.int32)
-            place = tl.atomic_add(counter, 1, mask=hit, sem="relaxed")
-            columns = start + tl.arange(0, BN)[None, :] + tl.zeros([BM, BN], tl.int32)
-            slot = slots + rows[:, None].to(tl.int64) * SLOTS + place
-            tl.store(slot, columns, mask=hit & (place < SLOTS))
+        # Few rows have a hit in a tile, and hardly any has several: one by one, all rows at once.
+        while tl.max((top > needed).to(tl.int32), 0) > 0:
+            hit = top > needed
+            place = tl.atomic_add(counts + rows, 1, mask=hit, sem="relaxed")
+            slot = slots + rows.to(tl.int64) * SLOTS + place
+            tl.store(slot, start + column_of(top, BN), mask=hit & (place < SLOTS))
+            keys = tl.where(keys == top[:, None], -3.0e38, keys)
+            top = tl.max(keys, 1)
     out = rows.to(tl.int64) * n_classes + label
     tl.store(class_columns + out, tl.where(best > -1.0e29, whose, -1))
 

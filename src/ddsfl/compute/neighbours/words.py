@@ -28,13 +28,13 @@ def nearest_by_products(
     """
     if not 1 <= k <= len(points):
         raise ValueError(f"{k} nearest points were requested; expected from 1 to {len(points)}.")
-    if can_fuse(queries, k):
+    if can_fuse(points, k):  # queries may be in half precision
         return fused_nearest(queries, points, k)
     # Subtracting the mean changes no distance but shortens the vectors, which reduces rounding.
     centre = points.mean(dim=0)
     centred_points = points - centre
     offsets = centred_points.square().sum(dim=1) / -2
-    distances = queries.new_empty(len(queries), k)
+    distances = points.new_empty(len(queries), k)
     indices = torch.empty(len(queries), k, dtype=torch.int64, device=queries.device)
     if queries.device.type == "cpu":
         budget_bytes = min(budget_bytes, CPU_BLOCK_BYTES)

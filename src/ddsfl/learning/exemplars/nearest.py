@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,8 +92,41 @@ class NearestExemplars(ExemplarSelector):
             best = torch.argsort(score[own], descending=True, stable=True)[:count]
             support[own[best], label] = True
 
-        scores = torch.where(membership, score[:, None], torch.nan)
-        self.scores_ = candidates.in_callers_order(scores, torch.nan)
-        self.reaching_number_ = candidates.in_callers_order(number, 0)
-        self.reaching_distance_ = candidates.in_callers_order(distance, 0.0)
+        self._found = _Found(candidates, score, number, distance)
         return support
+
+    # What follows takes 8 bytes per patch and class each; nobody who only wants the exemplars waits for it.
+
+    @property
+    def scores_(self) -> np.ndarray[Any, Any]:
+        """(N, C) the score of each patch as an exemplar of each of its classes, nan elsewhere."""
+        found = self._known()
+        scores = torch.where(found.candidates.membership, found.score[:, None], torch.nan)
+        return found.candidates.in_callers_order(scores, torch.nan)
+
+    @property
+    def reaching_number_(self) -> np.ndarray[Any, Any]:
+        """(N, C) int, how many patches of each class reach the patch."""
+        found = self._known()
+        return found.candidates.in_callers_order(found.number, 0)
+
+    @property
+    def reaching_distance_(self) -> np.ndarray[Any, Any]:
+        """(N, C) the sum of their Euclidean distances to the patch."""
+        found = self._known()
+        return found.candidates.in_callers_order(found.distance, 0.0)
+
+    def _known(self) -> _Found:
+        found: _Found | None = getattr(self, "_found", None)
+        if found is None:
+            raise AttributeError("NearestExemplars has no scores before fit.")
+        return found
+
+
+class _Found(NamedTuple):
+    """The reaching scores (N,), numbers and distances (N, C) of candidates."""
+
+    candidates: Candidates
+    score: Tensor
+    number: Tensor
+    distance: Tensor
