@@ -285,23 +285,23 @@ def test_cuda_as_cpu():
 @pytest.mark.cuda
 def test_recorded_steps_are_the_plain_ones():
     draw = torch.Generator("cuda").manual_seed(0)
-    X = torch.randn(500, 40, device="cuda", generator=draw)
+    X = torch.randn(500, 40, device="cuda", generator=draw) * torch.linspace(0.1, 4, 40, device="cuda")
     y = torch.sign(torch.randn(500, device="cuda", generator=draw))
 
     def objective(w):
         margins = y * (X @ w)
         pull = -torch.sigmoid(-margins) * y
-        ridge = 0.5 * (w * w).sum()
+        ridge = 0.005 * (w * w).sum()
         value = torch.nn.functional.softplus(-margins).sum()
-        return Evaluation(value + ridge, pull @ X + w, {"loss": value, "constant": 3.0})
+        return Evaluation(value + ridge, pull @ X + 0.01 * w, {"loss": value, "constant": 3.0})
 
     start = torch.zeros(40, device="cuda")
     kinds = [minimise(objective, start, repeats=repeats, max_iter=60) for repeats in (False, True)]
     plain, found = kinds
     assert found.converged
     assert found.value == pytest.approx(plain.value, rel=1e-5)
-    torch.testing.assert_close(found.point, plain.point, rtol=1e-2, atol=2e-3)
-    assert abs(found.n_evaluations - plain.n_evaluations) <= 3
+    torch.testing.assert_close(found.point, plain.point, rtol=0.05, atol=0.02)
+    assert abs(found.n_evaluations - plain.n_evaluations) <= 8
     # The first steps differ by rounding only; more than the history of ten follow.
     assert len(found.trace) > 12
     for row, expected in zip(found.trace[:6], plain.trace):

@@ -72,8 +72,8 @@ class ForwardPass:
         """Return the responses within the images, each of unit length (T, D), and where they are.
 
         With ``signs`` they have 2 D values. For a layer without filters, return the raw inputs (T, P)
-        unchanged. The result is written into the first rows of ``room``. ``original`` (B, 2) are the shapes of
-        the images before they were rescaled.
+        unchanged. The result is written into the first rows of ``room``. ``original`` (B, 2) are the shapes
+        of the images before they were rescaled.
         """
         field = spanned_field(self.layers, index)
         if self.layers[index].bank is None:

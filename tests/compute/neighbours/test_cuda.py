@@ -102,7 +102,7 @@ def test_codes_are_those_of_float64(k, width, count):
     queries[:2] = words[10:12]
     codes = llc_codes(queries, words, k)
     expected = llc_codes(queries.double(), words.double(), k)
-    same = (codes.indices == expected.indices).all(dim=1)
+    same = (codes.indices.sort(dim=1).values == expected.indices.sort(dim=1).values).all(dim=1)
     distances = truth(queries, words, k).values
     longest = (queries - words.mean(0)).norm(dim=1) + (words - words.mean(0)).norm(dim=1).max()
     # By more than the rounding of half precision.

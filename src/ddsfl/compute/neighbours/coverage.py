@@ -82,13 +82,17 @@ class _Passes:
     def __init__(
         self, points: Tensor, groups: Tensor, membership: Tensor, seen: Tensor | None, budget_bytes: int
     ) -> None:
-        self.points, self.groups, self.budget_bytes = points, groups, budget_bytes
+        # Rows that begin at multiples of 64 bytes are read several times as fast.
+        self.points = pad(points, (0, -points.shape[1] % 16))
+        self.groups, self.budget_bytes = groups, budget_bytes
         self.n_classes = membership.shape[1]
         labels = membership.to(torch.uint8).argmax(dim=1)
         self.order, self.starts = _class_tiles(labels, seen, self.n_classes)
-        self.centre = subtracted(points)
-        self.scale = (points - self.centre).square_().sum(dim=1).max().sqrt().clamp(min=1e-30)
-        self.half = pad((points - self.centre) / self.scale, (0, -points.shape[1] % INNER)).to(torch.float16)
+        self.centre = subtracted(self.points)
+        self.scale = (self.points - self.centre).square_().sum(dim=1).max().sqrt().clamp(min=1e-30)
+        self.half = pad((self.points - self.centre) / self.scale, (0, -self.points.shape[1] % INNER)).to(
+            torch.float16
+        )
         whose = self.order.clamp(min=0)
         self.right = self.half[whose]
         self.offsets = self.right.float().square_().sum(dim=1).div_(-2).masked_fill_(self.order < 0, -1e30)
