@@ -1,7 +1,8 @@
 import numpy as np
 import torch
 
-from ddsfl.learning.triplets import search_triplets
+from ddsfl.learning import triplets
+from ddsfl.learning.triplets import make_triplets, search_triplets
 from tests.oracles import learning as oracle
 
 
@@ -14,7 +15,7 @@ def test_neighbours_of_every_label_in_the_filters_of_its_class() -> None:
     membership[~membership.any(1), 0] = True
     sharing = rng.random((C, D)) < 0.6
     for chosen in (None, sharing):
-        triplets = search_triplets(
+        found = search_triplets(
             torch.from_numpy(F),
             torch.from_numpy(membership),
             torch.from_numpy(groups),
@@ -30,17 +31,17 @@ def test_neighbours_of_every_label_in_the_filters_of_its_class() -> None:
             for j, near, far in zip(rows, positives, negatives):
                 if (near < 0).all() or (far < 0).all():
                     continue
-                assert triplets.anchors[row] == j
-                assert triplets.classes[row] == c
-                np.testing.assert_allclose(triplets.weights[row], 1 / (C * len(rows)))
+                assert found.anchors[row] == j
+                assert found.classes[row] == c
+                np.testing.assert_allclose(found.weights[row], 1 / (C * len(rows)))
                 expected = np.zeros(N)
                 np.add.at(expected, near[near >= 0], 1 / (near >= 0).sum())
                 np.add.at(expected, far[far >= 0], -1 / (far >= 0).sum())
                 signs = np.zeros(N)
-                np.add.at(signs, triplets.neighbours[row].numpy(), triplets.signs[row].numpy())
+                np.add.at(signs, found.neighbours[row].numpy(), found.signs[row].numpy())
                 np.testing.assert_allclose(signs, expected, atol=1e-12)
                 row += 1
-        assert row == len(triplets.anchors)
+        assert row == len(found.anchors)
 
 
 def test_gather_and_scatter_are_transposes() -> None:
@@ -55,3 +56,19 @@ def test_gather_and_scatter_are_transposes() -> None:
     torch.testing.assert_close(made.scatter(rows), B.T @ rows)
     A = (made.anchors[:, None] == torch.arange(23)).double()
     torch.testing.assert_close(made.scatter_own(rows), A.T @ rows)
+
+
+def test_parts_hold_every_entry_of_a_column_once_and_are_short(monkeypatch):
+    monkeypatch.setattr(triplets, "PART_LENGTH", 3)
+    rng = np.random.default_rng(0)
+    positives, negatives = (torch.from_numpy(rng.integers(-1, 5, (40, 3))) for _ in range(2))
+    made = make_triplets(torch.arange(40), torch.zeros(40).long(), torch.ones(40), positives, negatives, N=50)
+    patches, firsts, pasts, offsets, counts = made.parts
+    assert (pasts - firsts).max() == 3  # few patches are the neighbours of all
+    ends = [*made.source_offsets.tolist()[1:], len(made.sources)]
+    for patch, (first, end) in enumerate(zip(made.source_offsets.tolist(), ends)):
+        mine = range(int(offsets[patch]), int(offsets[patch] + counts[patch]))
+        assert all(patches[part] == patch for part in mine)
+        entries = [entry for part in mine for entry in range(int(firsts[part]), int(pasts[part]))]
+        assert entries == list(range(first, end))
+    assert len(patches) == counts.sum()

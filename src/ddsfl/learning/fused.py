@@ -50,11 +50,17 @@ def discriminative(
             D, eps, margin, K=triplets.neighbours.shape[1], WIDE=wide,
         )  # fmt: skip
     pulls = triplets.weights * (reach > 0)
+    parts = triplets.parts
+    pulled = X.new_empty(len(parts.patches), D)
+    if len(pulled):
+        kernels.pulled_parts[(len(pulled),)](
+            Z, pulls, triplets.anchors, triplets.classes, chosen, triplets.sources, triplets.source_signs,
+            parts.patches, parts.firsts, parts.pasts, pulled, D, eps, SOME=SOME, WIDE=wide,
+        )  # fmt: skip
     slopes = torch.empty_like(Z)
     kernels.hinge_slopes[(len(X),)](
-        Z, near, pulls, triplets.anchors, triplets.classes, chosen,
-        triplets.sources, triplets.source_signs, triplets.source_offsets, len(triplets.sources),
-        triplets.own, triplets.own_offsets, len(triplets.own), slopes, len(X), D, eps, SOME=SOME, WIDE=wide,
+        Z, near, pulls, triplets.classes, chosen, triplets.own, triplets.own_offsets, len(triplets.own),
+        pulled, parts.offsets, parts.counts, slopes, len(X), D, eps, WIDE=wide,
     )  # fmt: skip
     return (pulls * reach).sum(), 2 * (slopes.T @ X)
 

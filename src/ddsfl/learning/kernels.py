@@ -57,30 +57,28 @@ def reaches(
 
 
 @triton.jit
-def hinge_slopes(
-    Z, near, pulls, anchors, classes, sharing, sources, source_signs, source_offsets, n_sources,
-    own, own_offsets, n_own, out, N, D, eps, SOME: tl.constexpr, WIDE: tl.constexpr,
+def pulled_parts(
+    Z, pulls, anchors, classes, sharing, sources, source_signs, patches, firsts, pasts, out, D, eps,
+    SOME: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Write half the derivative of the summed hinges by the responses of one patch.
+    """Write what part of the anchors that have a patch as a neighbour add to its slopes.
 
-    ``pulls`` (E,) is the weight of each anchor, 0 where the hinge is 0. The patch enters the distances of
-    the anchors that have it as a neighbour, ``sources``, and its ``own``.
+    ``pulls`` (E,) is the weight of each anchor, 0 where the hinge is 0.
     """
-    patch = tl.program_id(0).to(tl.int64)
-    first = tl.load(source_offsets + patch)
-    last = tl.load(source_offsets + patch + 1, mask=patch + 1 < N, other=n_sources)
-    own_first = tl.load(own_offsets + patch)
-    own_last = tl.load(own_offsets + patch + 1, mask=patch + 1 < N, other=n_own)
+    part = tl.program_id(0).to(tl.int64)
+    patch = tl.load(patches + part)
+    first = tl.load(firsts + part)
+    past = tl.load(pasts + part)
     for start in range(0, D, WIDE):
         at = start + tl.arange(0, WIDE)
         inside = at < D
         z = tl.load(Z + patch * D + at, mask=inside, other=0.0)
         feature = tl.sqrt(z * z + eps)
         slope = tl.zeros([WIDE], tl.float32)
-        for begin in range(first, last, SOME):
+        for begin in range(first, past, SOME):
             place = begin + tl.arange(0, SOME)
-            source = tl.load(sources + place, mask=place < last, other=0)
-            pull = tl.load(source_signs + place, mask=place < last, other=0.0)
+            source = tl.load(sources + place, mask=place < past, other=0)
+            pull = tl.load(source_signs + place, mask=place < past, other=0.0)
             pull *= tl.load(pulls + source)
             live = (pull != 0)[:, None] & inside[None, :]
             label = tl.load(classes + source)
@@ -89,6 +87,29 @@ def hinge_slopes(
             z_source = tl.load(Z + whose[:, None] * D + at[None, :], mask=chosen, other=0.0)
             apart = feature[None, :] - tl.sqrt(z_source * z_source + eps)
             slope += tl.sum(tl.where(chosen, pull[:, None] * apart, 0.0), 0)
+        tl.store(out + part * D + at, slope, mask=inside)
+
+
+@triton.jit
+def hinge_slopes(
+    Z, near, pulls, classes, sharing, own, own_offsets, n_own, parts, part_offsets, part_counts, out,
+    N, D, eps, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Write half the derivative of the summed hinges by the responses of one patch.
+
+    The patch enters its ``own`` anchors, and those that `pulled_parts` summed as the (parts, D) ``parts``.
+    """
+    patch = tl.program_id(0).to(tl.int64)
+    own_first = tl.load(own_offsets + patch)
+    own_last = tl.load(own_offsets + patch + 1, mask=patch + 1 < N, other=n_own)
+    part_first = tl.load(part_offsets + patch)
+    part_count = tl.load(part_counts + patch)
+    for start in range(0, D, WIDE):
+        at = start + tl.arange(0, WIDE)
+        inside = at < D
+        slope = tl.zeros([WIDE], tl.float32)
+        for part in range(part_first, part_first + part_count):
+            slope += tl.load(parts + part * D + at, mask=inside, other=0.0)
         for place in range(own_first, own_last):
             anchor = tl.load(own + place)
             pull = tl.load(pulls + anchor)
@@ -96,7 +117,8 @@ def hinge_slopes(
                 label = tl.load(classes + anchor)
                 chosen = tl.load(sharing + label * D + at, mask=inside, other=0) != 0
                 slope -= pull * tl.load(near + anchor * D + at, mask=chosen, other=0.0)
-        tl.store(out + patch * D + at, slope * z / feature, mask=inside)
+        z = tl.load(Z + patch * D + at, mask=inside, other=0.0)
+        tl.store(out + patch * D + at, slope * z / tl.sqrt(z * z + eps), mask=inside)
 
 
 @triton.jit

@@ -7,6 +7,8 @@ together with one of its classes: a patch with two labels gives two anchors.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +16,25 @@ from torch.nn.functional import embedding_bag
 
 from ddsfl.compute.neighbours.cuda import can_fuse, fused_nearest
 from ddsfl.compute.neighbours.exact import nearest
+
+#: Entries of a column of B that are summed one after the other on a GPU.
+PART_LENGTH = 32
+
+
+class Parts(NamedTuple):
+    """Parts of the columns of B, of at most ``PART_LENGTH`` entries each.
+
+    Attributes
+    ----------
+    patches, firsts, pasts : (parts,) the column of each part, and its first and last entry (exclusive).
+    offsets, counts : (N,) the first part of each column, and how many it has.
+    """
+
+    patches: Tensor
+    firsts: Tensor
+    pasts: Tensor
+    offsets: Tensor
+    counts: Tensor
 
 
 @dataclass(frozen=True)
@@ -44,6 +65,17 @@ class Triplets:
     source_offsets: Tensor
     own: Tensor
     own_offsets: Tensor
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The columns of B in parts: some patches are neighbours of thousands of anchors."""
+        past = torch.cat([self.source_offsets[1:], self.source_offsets.new_full((1,), len(self.sources))])
+        counts = -(-(past - self.source_offsets) // PART_LENGTH)
+        offsets = counts.cumsum(0) - counts
+        patches = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
+        place = torch.arange(len(patches), device=counts.device) - offsets[patches]
+        firsts = self.source_offsets[patches] + PART_LENGTH * place
+        return Parts(patches, firsts, torch.minimum(firsts + PART_LENGTH, past[patches]), offsets, counts)
 
     def gather(self, rows: Tensor) -> Tensor:
         """Return B rows: (N, d) to (E, d)."""
