@@ -21,14 +21,14 @@ from torch import Tensor
 from ddsfl.coding.base import Coding, Described, as_described, check_width
 from ddsfl.coding.cells import LEVELS, Level
 from ddsfl.coding.fisher_sharing import GradientSharing
-from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients
+from ddsfl.coding.fisher_sums import FisherSpace, fisher_space, pool_gradients, powered
 from ddsfl.coding.pyramid import Pooling, l2_normalise
 from ddsfl.coding.sharing import Sharing
 from ddsfl.compute.device import as_numpy, as_tensor, make_generator
 from ddsfl.compute.gmm import Mixture, fit_mixture, posteriors_of, powers_of
 from ddsfl.compute.matrices import as_matrix
 from ddsfl.compute.pca import Moments, principal_axes
-from ddsfl.compute.products import plus_times, times
+from ddsfl.compute.products import times
 from ddsfl.compute.rules import FLAG, real, rules, whole
 from ddsfl.compute.tensors import SOME, Tensors
 from ddsfl.patches.local import LocalDescriptors, LocalRows, Matrix
@@ -132,7 +132,7 @@ class FisherVector(Coding):
             at most ``n_samples_wanted`` rows are drawn with the seed ``random_state``.
         """
         self.check()
-        X = self._powered(self._training_rows(X))
+        X = powered(self._training_rows(X), self.descriptor_power)
         principal = principal_axes(Moments.of(X), min(self.n_components, X.shape[1]))
         # Subtracted before the product: afterwards, the rounding errors of the mean would remain.
         projected = times(X - principal.mean.to(X), principal.axes.to(X).T)
@@ -234,14 +234,11 @@ class FisherVector(Coding):
         Descriptors near the mean of a Gaussian say nothing through it; those that say most may lie far away.
         """
         space = self._space(vectors)
-        return posteriors_of(space.scores.of(powers_of(self._projected(vectors, space)))).clamp_(max=0.5)
+        return posteriors_of(space.scores.of(powers_of(space.project(vectors)))).clamp_(max=0.5)
 
     def features(self, vectors: Tensor) -> Tensor:
         """Return (T, D), the projected descriptors."""
-        return self._projected(vectors, self._space(vectors))
-
-    def _projected(self, vectors: Tensor, space: FisherSpace) -> Tensor:
-        return plus_times(space.shift, self._powered(vectors), space.axes)
+        return self._space(vectors).project(vectors)
 
     def by_word(self, cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return values of cells (..., 2 K D) as (..., K, 2 D)."""
@@ -277,16 +274,15 @@ class FisherVector(Coding):
         check_is_fitted(self, "means_")
         self.check()
         mean, axes, *parts = (as_tensor(array, like.device) for array in self.state().values())
-        return fisher_space(mean, axes, Mixture(*parts), like)
+        return fisher_space(mean, axes, Mixture(*parts), like, self.descriptor_power)
 
     def _pool(self, space: FisherSpace, levels: Sequence[Level], rows: LocalDescriptors) -> Tensor:
         descriptors = check_width(rows, len(space.axes))
-        return self._scaled(pool_gradients(self._powered(descriptors.vectors), descriptors, levels, space))
+        return self._scaled(pool_gradients(descriptors.vectors, descriptors, levels, space))
 
     def _share(self, space: FisherSpace, levels: Sequence[Level], descriptors: LocalDescriptors) -> Sharing:
-        vectors = self._powered(descriptors.vectors)
-        gradients = pool_gradients(vectors, descriptors, levels, space)
-        return GradientSharing(self._scaled(gradients)[0], gradients[0], vectors, descriptors, levels, space)
+        gradients = pool_gradients(descriptors.vectors, descriptors, levels, space)
+        return GradientSharing(self._scaled(gradients)[0], gradients[0], descriptors, levels, space)
 
     def _scaled(self, cells: Tensor) -> Tensor:
         """Return the vectors (B, cells * 2 K D) of gradients (B, cells, 2 K D): their powers and lengths."""
@@ -295,12 +291,6 @@ class FisherVector(Coding):
         if self.l2_cells:
             cells = l2_normalise(cells)
         return l2_normalise(cells.flatten(1)) if self.l2_all else cells.flatten(1)
-
-    def _powered(self, vectors: Tensor) -> Tensor:
-        """Return sign(v) |v|^descriptor_power of every value v."""
-        if self.descriptor_power == 1:
-            return vectors
-        return vectors.abs().pow_(self.descriptor_power).copysign_(vectors)
 
 
 def _nowhere(vectors: Tensor, images: Tensor) -> LocalDescriptors:

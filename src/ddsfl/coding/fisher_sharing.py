@@ -24,8 +24,8 @@ from ddsfl.coding.fisher_sums import FisherSpace
 from ddsfl.coding.sharing import Shares, Sharing, Voices
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
 from ddsfl.compute.gmm import CPU_BLOCK_BYTES, posteriors_of, powers_of
-from ddsfl.compute.products import plus_times, times
-from ddsfl.patches.local import LocalRows
+from ddsfl.compute.products import times
+from ddsfl.patches.local import LocalDescriptors
 
 #: Posteriors below this are not listed as voices: nearly all of them are next to nothing.
 LEAST_HEARD = 0.01
@@ -53,8 +53,7 @@ class GradientSharing(Sharing):
     ----------
     vector : (P,) the Fisher vector.
     gradients : (G, 2 K D), the same before powers and lengths.
-    vectors : (T, d) descriptors, as the principal directions expect them.
-    placed : their positions.
+    described : its descriptors.
     levels : the grids.
     space : directions and mixture.
     """
@@ -63,20 +62,19 @@ class GradientSharing(Sharing):
         self,
         vector: Tensor,
         gradients: Tensor,
-        vectors: Tensor,
-        placed: LocalRows,
+        described: LocalDescriptors,
         levels: Sequence[Level],
         space: FisherSpace,
     ) -> None:
         self.vector, self._gradients, self._space = vector, gradients, space
-        self._cells = [cell_numbers(placed, level) for level in levels]
-        self._levels = levels
+        self._cells = [cell_numbers(described, level) for level in levels]
+        self._levels, vectors = levels, described.vectors
         n_gaussians, n_kept = space.mixture.means.shape
         self._powers = vectors.new_empty(len(vectors), 2 * n_kept)
         self._posteriors = vectors.new_empty(len(vectors), n_gaussians)
         self._budget = CPU_BLOCK_BYTES if vectors.device.type == "cpu" else DEFAULT_BUDGET_BYTES
         for part in self._chunks(len(vectors), vectors.shape[1] + 4 * n_kept + 2 * n_gaussians):
-            self._powers[part] = powers_of(plus_times(space.shift, vectors[part], space.axes))
+            self._powers[part] = powers_of(space.project(vectors[part]))
             self._posteriors[part] = posteriors_of(space.scores.of(self._powers[part]))
 
     def share(self, told: Tensor) -> Shares:

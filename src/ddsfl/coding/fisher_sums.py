@@ -37,9 +37,30 @@ class FisherSpace(NamedTuple):
     scores: Scores
     mixture: Mixture
     """Its means are relative to the centre of the scores."""
+    power: float
+    """Every value v of a descriptor becomes sign(v) |v|^power."""
+
+    def project(self, vectors: Tensor) -> Tensor:
+        """Return descriptors (T, d) in the space (T, D)."""
+        return plus_times(self.shift, powered(vectors, self.power), self.axes)
 
 
-def fisher_space(mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor) -> FisherSpace:
+def powered(vectors: Tensor, power: float) -> Tensor:
+    """Return sign(v) |v|^power of every value v.
+
+    >>> powered(torch.tensor([4.0, -9.0]), 0.5)
+    tensor([ 2., -3.])
+    """
+    if power == 1:
+        return vectors
+    sizes = vectors.abs()
+    sizes = sizes.sqrt_() if power == 0.5 else sizes.pow_(power)  # the square root is much faster
+    return sizes.copysign_(vectors)
+
+
+def fisher_space(
+    mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor, power: float = 1.0
+) -> FisherSpace:
     """Return the space of principal directions (D, d) and mixture, for descriptors like ``like``.
 
     >>> mixture = Mixture(torch.ones(1), torch.tensor([[5.0]]), torch.ones(1, 1))
@@ -55,6 +76,7 @@ def fisher_space(mean: Tensor, axes: Tensor, mixture: Mixture, like: Tensor) -> 
         shift.to(like),
         Scores(*(part.to(like) for part in scores)),
         Mixture(*(part.to(like) for part in moved)),
+        power,
     )
 
 
@@ -123,7 +145,7 @@ def sum_groups(
         places = starts[part, None].to(vectors.device) + along
         inside = (along < remain[part, None].to(vectors.device)).to(vectors.dtype)
         rows = order[places.clamp_(max=len(vectors) - 1).flatten()]
-        kept = plus_times(space.shift, vectors[rows], space.axes).view(*inside.shape, n_kept)
+        kept = space.project(vectors[rows]).view(*inside.shape, n_kept)
         # Zeros have zero powers, so the padding adds nothing below, whatever its posteriors.
         powers = powers_of(kept * inside[:, :, None])
         posteriors = posteriors_of(space.scores.of(powers.flatten(0, 1))).view(*inside.shape, n_gaussians)
