@@ -17,14 +17,21 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from torch import Tensor
 
+from ddsfl.compute.allocation import keep_freed_memory
 from ddsfl.compute.rules import shown
 from ddsfl.compute.words import counted
 
 #: Default working memory of a blocked computation.
 DEFAULT_BUDGET_BYTES = 256 * 2**20
+#: Working memory of steps on a CPU that read what the step before wrote: it is then still in the cache.
+CACHED_BYTES = 2 * 2**20
 
 #: Files that exist where a driver of NVIDIA is loaded.
 DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidia0")
+
+
+# All computations come through this module.
+keep_freed_memory()
 
 
 def resolve_device(device: str | torch.device | None = "auto") -> torch.device:

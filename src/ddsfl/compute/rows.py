@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from ddsfl.compute.device import has_kernels
+from ddsfl.compute.device import CACHED_BYTES, has_kernels, rows_within, slices
 from ddsfl.compute.products import plus_times, times
 
 #: Rows that one program rebuilds.
@@ -36,12 +35,15 @@ class Responses(NamedTuple):
         """Return |scale * values - offset|."""
         return self.values if self.offset is None else (self._scaled(self.values) - self.offset).abs_()
 
-    def signed(self, rows: Tensor) -> Tensor:
-        """Return scale * values - offset of ``rows`` (R,), which must be ascending and distinct."""
+    def of(self, rows: slice) -> Responses:
+        """Return the responses to some rows."""
+        return self._replace(values=self.values[rows])
+
+    def signed(self) -> Tensor:
+        """Return scale * values - offset."""
         if self.offset is None:
             raise ValueError("these responses have no signs; expected respond(keep_signs=True).")
-        chosen = self.values if len(rows) == len(self.values) else self.values.index_select(0, rows)
-        return self._scaled(chosen) - self.offset
+        return self._scaled(self.values) - self.offset
 
     def _scaled(self, values: Tensor) -> Tensor:
         return values if self.scale is None else values * self.scale
@@ -107,9 +109,7 @@ def rectified(responses: Responses) -> Tensor:
     """
     values, offset, scale = responses
     if not has_kernels(values):
-        absolute = responses.absolute()
-        above = (absolute - absolute.mean(dim=-1, keepdim=True)).clamp_(min=0)
-        return functional.normalize(above, dim=-1)
+        return _rectified_in_cache(responses)
     from ddsfl.compute import row_kernels
 
     out = torch.empty(values.shape, dtype=torch.float16, device=values.device)
@@ -119,6 +119,17 @@ def rectified(responses: Responses) -> Tensor:
             values, values if offset is None else offset, values if scale is None else scale, out, width,
             SHIFTED=offset is not None, SCALED=scale is not None, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
+    return out
+
+
+def _rectified_in_cache(responses: Responses) -> Tensor:
+    """Return `rectified` on a CPU, a few rows at a time."""
+    values = responses.values
+    out = torch.empty_like(values)
+    for rows in slices(len(values), rows_within(2 * values.shape[1] * values.element_size(), CACHED_BYTES)):
+        absolute, above = responses.of(rows).absolute(), out[rows]
+        torch.sub(absolute, absolute.mean(dim=1, keepdim=True), out=above)
+        above.clamp_(min=0).div_(torch.linalg.vector_norm(above, dim=1, keepdim=True).clamp_(min=1e-12))
     return out
 
 
@@ -133,20 +144,10 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
     tensor([[0.6000, 0.8000]])
     """
     values, offset, scale = responses
-    if not has_kernels(values) and signs:
-        chosen = responses.signed(rows)
-        lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
-        chosen /= lengths.mul_((1 + signs**2) ** 0.5)
-        width = chosen.shape[1]
-        torch.abs(chosen, out=out[:, :width])
-        torch.mul(chosen, signs, out=out[:, width:])
-        return out
     if not has_kernels(values):
-        chosen = responses.absolute()
-        if len(rows) < len(chosen):  # otherwise all rows in order
-            chosen = chosen.index_select(0, rows)
-        lengths = torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_(min=1e-12)
-        return torch.div(chosen, lengths, out=out)
+        for part in slices(len(rows), rows_within(4 * values.shape[1] * values.element_size(), CACHED_BYTES)):
+            _unit_rows_in_cache(responses, rows[part], out[part], signs)
+        return out
     from ddsfl.compute import row_kernels
 
     if len(rows):
@@ -157,6 +158,22 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
             SCALED=scale is not None, SIGNED=signs > 0, WIDE=_power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
+
+
+def _unit_rows_in_cache(responses: Responses, rows: Tensor, out: Tensor, signs: float) -> None:
+    """Do what `unit_rows` does on a CPU for a few rows."""
+    chosen = responses._replace(values=responses.values.index_select(0, rows))
+    if not signs:
+        absolute = chosen.absolute()
+        lengths = torch.linalg.vector_norm(absolute, dim=1, keepdim=True).clamp_(min=1e-12)
+        torch.div(absolute, lengths, out=out)
+        return
+    signed = chosen.signed()
+    signed /= (
+        torch.linalg.vector_norm(signed, dim=1, keepdim=True).clamp_(min=1e-12).mul_((1 + signs**2) ** 0.5)
+    )
+    torch.abs(signed, out=out[:, : signed.shape[1]])
+    torch.mul(signed, signs, out=out[:, signed.shape[1] :])
 
 
 def _power_of_two(width: int) -> int:

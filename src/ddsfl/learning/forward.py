@@ -192,12 +192,14 @@ class ForwardPass:
         apart = self._corners_apart(index)
         _, height, width, _ = pooled.maps.shape
         flat = pooled.maps.flatten(0, 2)
-        joined = [
-            flat.index_select(0, (images * height + pooled.rows[y]) * width + pooled.columns[x])
+        corners = [
+            (images * height + pooled.rows[y]) * width + pooled.columns[x]
             for y in (rows, rows + apart)
             for x in (columns, columns + apart)
         ]
-        return torch.cat(joined, dim=1)
+        return flat.index_select(0, torch.stack(corners, dim=1).flatten()).view(
+            len(images), 4 * flat.shape[1]
+        )
 
     def _cells_a_stride(self, index: int, stride: int) -> int:
         """Return ``stride`` in cells of the layer's grid; it must be a multiple of the grid."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ddsfl.compute.device import has_kernels, rows_within
+from ddsfl.compute.device import CACHED_BYTES, has_kernels, rows_within, slices
 from ddsfl.compute.pca import Moments, principal_axes
 from ddsfl.compute.products import times
 from ddsfl.compute.rows import contrast_rows
@@ -46,8 +46,22 @@ def contrast_normalise(patches: Tensor, channels: int = 1) -> Tensor:
     >>> bool(contrast_normalise(flat).abs().max() < 1e-5)
     True
     """
+    if patches.device.type != "cpu":
+        return _normalised(patches, channels, torch.empty_like(patches))
+    out = torch.empty_like(patches, memory_format=torch.contiguous_format)
+    for rows in slices(
+        len(patches), rows_within(2 * patches.shape[1] * patches.element_size(), CACHED_BYTES)
+    ):
+        _normalised(patches[rows], channels, out[rows])
+    return out
+
+
+def _normalised(patches: Tensor, channels: int, out: Tensor) -> Tensor:
     mean, inverse = contrast_statistics(patches, channels)
-    return (patches.unflatten(1, (channels, -1)) - mean[:, :, None]).mul_(inverse[:, :, None]).flatten(1)
+    planes = out.unflatten(1, (channels, -1))
+    torch.sub(patches.unflatten(1, (channels, -1)), mean[:, :, None], out=planes)
+    planes.mul_(inverse[:, :, None])
+    return out
 
 
 def are_flat(patches: Tensor) -> Tensor:
