@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,14 +14,11 @@ from ddsfl.compute.pca import eigen
 MAX_STEPS = 200
 #: A line search ends when the slope is this fraction of the initial one; maximum number of trials.
 FLAT, MAX_TRIALS = 0.1, 30
-#: Matrices that are factorised together: their sizes differ by this factor, unless all are small, and they
-#: take so many bytes.
-ALIKE, SMALL, MATRIX_BYTES = 1.25, 64, 2**30
 #: Conjugate gradients leave this fraction of the residual to the next Newton step.
 RESIDUAL = 0.1
 
 
-class _Quadratics(NamedTuple):
+class Quadratics(NamedTuple):
     """0.5 ||w||^2 + 0.5 b^2 + 0.5 sum_i weights_i (signs_i - w.x_i - b)^2 of the unsolved problems."""
 
     weights: Tensor
@@ -44,7 +40,7 @@ class _Form(Protocol):
         """Return w.x + b for each row, (b, n), of the problems ``which`` (b,)."""
         ...
 
-    def solve(self, quadratics: _Quadratics) -> Tensor:
+    def solve(self, quadratics: Quadratics) -> Tensor:
         """Return the planes (b, k) that minimise the quadratics."""
         ...
 
@@ -65,7 +61,7 @@ def newton(form: _Form, signs: Tensor, costs: Tensor, planes: Tensor) -> int:
         y, c, old = signs[which], costs[which], planes[which]
         slack = 1 - y * outputs
         active = slack > 0
-        new = form.solve(_Quadratics(2 * c * active, y, old, outputs, which))
+        new = form.solve(Quadratics(2 * c * active, y, old, outputs, which))
         new_outputs = form.outputs(new, which)
         direction, rates = new - old, new_outputs - outputs
         line = Line(
@@ -76,7 +72,7 @@ def newton(form: _Form, signs: Tensor, costs: Tensor, planes: Tensor) -> int:
             c,
         )
         # Done if the last step gained nothing or this one cannot: its gain is half the first slope.
-        value = 0.5 * form.inner(old, old, outputs) + _total(c * slack.clamp(min=0) ** 2)
+        value = 0.5 * form.inner(old, old, outputs) + total(c * slack.clamp(min=0) ** 2)
         first_slope, _ = line.slopes(torch.zeros_like(value))
         done = torch.minimum(values - value, -first_slope) <= precision * value
         if form.is_exact:
@@ -108,8 +104,8 @@ class Line(NamedTuple):
         """Return the slopes at steps (b,) and the derivatives of the slopes."""
         left = self.slack - step.to(self.slack)[:, None] * self.rates
         pull = self.costs * self.rates * (left > 0)
-        slope = self.linear + step * self.quadratic - 2 * _total(pull * left)
-        return slope, self.quadratic + 2 * _total(pull * self.rates)
+        slope = self.linear + step * self.quadratic - 2 * total(pull * left)
+        return slope, self.quadratic + 2 * total(pull * self.rates)
 
     def lowest(self, threshold: Tensor, done: Tensor) -> Tensor:
         """Return steps of at most 1 where the slope is nearly 0, or 1 if it is still negative there.
@@ -130,61 +126,6 @@ class Line(NamedTuple):
         return torch.where(flat, step, low)
 
 
-class Gram:
-    """Problems over the rows of one Gram matrix; planes are coefficients (B, N) of the rows."""
-
-    is_exact = True
-
-    def __init__(self, gram: Tensor) -> None:
-        self.gram = gram
-
-    def outputs(self, planes: Tensor, which: Tensor) -> Tensor:
-        """Return w.x + b for each row."""
-        return planes @ self.gram + planes.sum(1, keepdim=True)
-
-    def solve(self, quadratics: _Quadratics) -> Tensor:
-        """Solve each problem over its active rows."""
-        if self.gram.is_cuda:
-            return self._solve_together(quadratics)
-        planes = torch.zeros_like(quadratics.planes)
-        # One by one: sizes differ, and a single matrix of active rows is large enough to be efficient.
-        for plane, weights, signs in zip(planes, quadratics.weights, quadratics.signs):
-            rows = weights.nonzero().flatten()
-            matrix = self.gram[rows[:, None], rows] + 1
-            matrix.diagonal().add_(1 / weights[rows])
-            factor = torch.linalg.cholesky(matrix)
-            plane[rows] = torch.cholesky_solve(signs[rows, None], factor).flatten()
-        return planes
-
-    def _solve_together(self, quadratics: _Quadratics) -> Tensor:
-        """Solve problems with about as many active rows at once, so that a GPU does not wait for each.
-
-        The matrices of smaller problems are padded with rows of the identity.
-        """
-        planes = torch.zeros_like(quadratics.planes)
-        active = quadratics.weights > 0
-        sizes = active.sum(dim=1)
-        by_size = sizes.argsort(descending=True)
-        for some in _alike(sizes[by_size].tolist(), self.gram.element_size()):
-            which = by_size[some]
-            own = active[which]
-            most = int(own.sum(dim=1).amax())
-            rows = own.to(torch.uint8).argsort(dim=1, descending=True, stable=True)[:, :most]
-            is_real = own.gather(1, rows)
-            matrices = self.gram[rows[:, :, None], rows[:, None, :]] + 1
-            matrices *= is_real[:, :, None] & is_real[:, None, :]
-            weights = quadratics.weights[which].gather(1, rows)
-            matrices.diagonal(dim1=1, dim2=2).add_(torch.where(is_real, 1 / weights, 1))
-            right = torch.where(is_real, quadratics.signs[which].gather(1, rows), 0)[:, :, None]
-            solved = torch.cholesky_solve(right, torch.linalg.cholesky(matrices)).squeeze(2)
-            planes[which] = planes[which].scatter(1, rows, solved)
-        return planes
-
-    def inner(self, one: Tensor, other: Tensor, other_outputs: Tensor) -> Tensor:
-        """Return the inner products of planes."""
-        return _total(one * other_outputs)
-
-
 class Own:
     """Problems that each have their own rows, X (B, n, P); planes are (B, P + 1)."""
 
@@ -197,7 +138,7 @@ class Own:
         """Return w.x + b for each row."""
         return (self.X[which] @ planes[:, :, None]).squeeze(2)
 
-    def solve(self, quadratics: _Quadratics) -> Tensor:
+    def solve(self, quadratics: Quadratics) -> Tensor:
         """Solve all problems at once, over rows or inputs, whichever are fewer."""
         # Scaled by the roots of the weights, ignored rows become rows of the identity.
         roots = quadratics.weights.sqrt()[:, :, None]
@@ -208,7 +149,7 @@ class Own:
 
     def inner(self, one: Tensor, other: Tensor, other_outputs: Tensor) -> Tensor:
         """Return the inner products of planes."""
-        return _total(one * other)
+        return total(one * other)
 
 
 class Shared:
@@ -244,7 +185,7 @@ class Shared:
         """Return w.x + b for each row."""
         return self._forward(planes, None if self.own is None else self.own[which])
 
-    def solve(self, quadratics: _Quadratics) -> Tensor:
+    def solve(self, quadratics: Quadratics) -> Tensor:
         """Move closer to the minima by conjugate gradients."""
         own = None if self.own is None else self.own[quadratics.which]
         weights = quadratics.weights
@@ -256,17 +197,17 @@ class Shared:
         residual = self._back(weights * (quadratics.signs - quadratics.outputs), own) - planes
         scaled = residual / diagonal
         direction = scaled
-        size = _total(residual * scaled)
+        size = total(residual * scaled)
         goal = RESIDUAL**2 * size
         for _ in range(planes.shape[1]):
             image = direction + self._back(weights * self._forward(direction, own), own)
             # Problems that reached their goal do not change while the others continue.
             going = size > goal
-            length = torch.where(going, size / _total(direction * image), 0.0).to(planes)[:, None]
+            length = torch.where(going, size / total(direction * image), 0.0).to(planes)[:, None]
             planes += length * direction
             residual -= length * image
             scaled = residual / diagonal
-            new_size = torch.where(going, _total(residual * scaled), 0.0)
+            new_size = torch.where(going, total(residual * scaled), 0.0)
             if not bool((new_size > goal).any()):
                 break
             ratio = torch.where(going, new_size / size, 0.0).to(planes)[:, None]
@@ -276,7 +217,7 @@ class Shared:
 
     def inner(self, one: Tensor, other: Tensor, other_outputs: Tensor) -> Tensor:
         """Return the inner products of planes."""
-        return _total(one * other)
+        return total(one * other)
 
     def _forward(self, planes: Tensor, own: Tensor | None) -> Tensor:
         """Return the products of planes with all rows, own rows first."""
@@ -294,29 +235,13 @@ class Shared:
         return sums + weights[:, n_own:] @ self.shared
 
 
-def _alike(sizes: list[int], item_size: int) -> Iterator[slice]:
-    """Cut problems into slices of similar sizes, given in descending order, whose matrices fit in memory."""
-    start = 0
-    while start < len(sizes):
-        most = max(1, sizes[start])
-        stop = start + 1
-        while (
-            stop < len(sizes)
-            and most <= ALIKE * max(sizes[stop], SMALL)
-            and (stop + 1 - start) * most**2 * item_size <= MATRIX_BYTES
-        ):
-            stop += 1
-        yield slice(start, stop)
-        start = stop
-
-
 def _solve_identity_plus(matrices: Tensor, right: Tensor) -> Tensor:
     """Return (I + matrices)^-1 right; ``matrices`` is overwritten."""
     matrices.diagonal(dim1=1, dim2=2).add_(1)
     return torch.cholesky_solve(right, torch.linalg.cholesky(matrices))
 
 
-def _total(terms: Tensor) -> Tensor:
+def total(terms: Tensor) -> Tensor:
     """Return the sum of each row in float64, regardless of the precision of the terms."""
     return terms.sum(1, dtype=torch.float64)
 

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import rows_within, slices
-from ddsfl.compute.newton import Gram, Own, Shared, newton
+from ddsfl.compute.gram import Gram
+from ddsfl.compute.newton import Own, Shared, newton
 
 #: Number of tensors with one value per row and problem that are in memory at once.
 ROW_TENSORS = 12

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from ddsfl.compute.newton import SMALL, Gram, _alike, _Quadratics
+from ddsfl.compute.gram import SMALL, Gram, _alike
+from ddsfl.compute.newton import Quadratics
 
 
 def quadratics(n_problems=7, n_rows=40, seed=0):
@@ -11,7 +12,7 @@ def quadratics(n_problems=7, n_rows=40, seed=0):
     keep = torch.rand(n_problems, n_rows, generator=draw) < torch.linspace(0, 1, n_problems)[:, None]
     signs = torch.randint(0, 2, (n_problems, n_rows), generator=draw, dtype=torch.float64) * 2 - 1
     planes = torch.zeros_like(weights)
-    return _Quadratics(weights * keep, signs, planes, planes, torch.arange(n_problems))
+    return Quadratics(weights * keep, signs, planes, planes, torch.arange(n_problems))
 
 
 def test_problems_solved_together_are_those_solved_one_by_one():
