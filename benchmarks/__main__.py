@@ -12,6 +12,7 @@ from benchmarks import (
     encoding,
     exemplars,
     flat,
+    goals,
     growth,
     kmeans,
     learning,
@@ -25,6 +26,8 @@ def main() -> None:
     for part in (products, neighbours, learning, exemplars, flat, encoding, kmeans, classic, growth):
         print(f"\n== {part.__name__.removeprefix('benchmarks.')}")
         part.main()
+    print("\n== promised and reached")
+    print(goals.draw())
 
 
 if __name__ == "__main__":

@@ -1,27 +1,25 @@
 """`python -m benchmarks.gpu`: CUDA paths compared with the plain path and bare matrix products in one run.
 
-    PYTHONPATH=src python -m benchmarks.gpu [--images FOLDER] [--split FOLDER]
+    PYTHONPATH=src python -m benchmarks.gpu [--images FOLDER] [--results FILE]
 
-``--images`` is a folder of class folders whose images are encoded (default: noise images). ``--split`` is
-another one: a classifier is trained on 100 images per class and tested on the rest, timed from the files to
-the accuracy.
+``--images`` is a folder of class folders whose images are encoded (default: noise images). ``--results`` is
+a file for `benchmarks.goals`. Whole experiments are measured by `benchmarks.splits`.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.goals import record
 from benchmarks.growth import consume, encoder_of, gigabytes_of, growth, noise_images, seconds, small_stack
-from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.compute.device import plain_path
 from ddsfl.compute.neighbours.cuda import fused_nearest
 from ddsfl.compute.neighbours.exact import nearest_within
@@ -93,8 +91,10 @@ def coverage(images: Sequence[Tensor]) -> None:
     print(f"256 rows against float64: {100 * float(same):.3f} % of the neighbours, distances to {error:.1e}")
 
 
-def encoding(images: Sequence[Tensor]) -> None:
+def encoding(images: Sequence[Tensor]) -> float:
+    """Print rates of encoding; return the share of the products' limit that layer 1 reaches."""
     print(f"\n== encoding {len(images)} decoded images, preset paper")
+    reached = 0.0
     for n_layers in (1, 3):
         stack = small_stack(images, n_layers, "cuda")
         encoder = encoder_of(images, stack, "cuda")
@@ -113,50 +113,22 @@ def encoding(images: Sequence[Tensor]) -> None:
             width = stack.describe(some[:1])[0].vectors.shape[1]
             limit = bare(round(rows * 60), 256, 400, torch.float16)
             limit = (limit + bare(round(rows * 60), width, 2000, torch.float16)) / 60
-            share = rates["fused"] * limit
+            reached = rates["fused"] * limit
             print(f"  {rows:.0f} descriptors of {width} values per image")
             print(f"  bare half products allow {1 / limit:.0f} images/s")
-            print(f"  reached {100 * share:.1f} % of that")
+            print(f"  reached {100 * reached:.1f} % of that")
             name = encoder.blocks[0].name
             with plain_path():
                 plain = torch.cat([vectors[name] for _, vectors in encoder.encode(some[:64])])
             fused = torch.cat([vectors[name] for _, vectors in encoder.encode(some[:64])])
             print(f"  cosine of fused and plain vectors: least {float((fused * plain).sum(1).min()):.6f}")
-
-
-def one_split(folder: str) -> None:
-    """Time one split from JPEG files to accuracy, using the same code as `ddsfl evaluate`."""
-    from ddsfl import SceneClassifier
-    from ddsfl.datasets.splits import random_splits
-
-    start = time.perf_counter()
-    images = ImageSet.find(folder)
-    split = random_splits([str(label) for label in images.labels], n_train=100, n_splits=1, seed=0)[0]
-    paths, labels = np.array(images.paths, dtype=object), np.array(images.labels)
-    torch.cuda.reset_peak_memory_stats()
-    model = SceneClassifier("paper", device="cuda", random_state=0)
-    model.fit(list(paths[split.train]), labels[split.train])
-    trained = time.perf_counter()
-    predicted = model.predict(list(paths[split.test]))
-    done = time.perf_counter()
-    accuracy = 100 * mean_class_accuracy(labels[split.test], predicted)
-    memory = torch.cuda.max_memory_allocated() / 1e9
-    with plain_path():
-        plain = 100 * mean_class_accuracy(labels[split.test], model.predict(list(paths[split.test])))
-    print(f"\n== one split of {folder}, preset paper, from the files to the accuracy")
-    print(
-        f"{done - start:.1f} s ({trained - start:.1f} s to train on {len(split.train)} images, "
-        f"{done - trained:.1f} s to predict {len(split.test)}); mean class accuracy "
-        f"{accuracy:.2f}; peak {memory:.1f} GB"
-    )
-    print(f"  the same model on the plain path in float32: {plain:.2f}")
-    print("  " + ", ".join(f"{name} {took:.1f}" for name, took in model.run_.seconds.items() if took >= 0.1))
+    return reached
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", help="folder of class folders to encode")
-    parser.add_argument("--split", help="folder of class folders for one complete split")
+    parser.add_argument("--results", type=Path, help="file to store the share of the products' limit in")
     arguments = parser.parse_args()
     print(
         f"{torch.cuda.get_device_name()}, torch {torch.__version__}, commit {current_commit() or 'unknown'}"
@@ -168,11 +140,11 @@ def main() -> None:
         images = noise_images(1000)
     words()
     coverage(images)
-    encoding(images)
+    share = encoding(images)
+    if arguments.results:
+        record("encoding", 100 * share, arguments.results)
     print("\n== growth of layer 1")
     growth(images, "cuda", n_patches=60_000)
-    if arguments.split:
-        one_split(arguments.split)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from statistics import median
 
@@ -50,8 +51,10 @@ print(median(taken))
 """
 
 
-def measure(source: str, images: str, preset: str, folder: Path) -> dict[str, float]:
-    """Return the seconds that one version takes for each job."""
+def measure(
+    source: str, images: str, preset: str, folder: Path, only: Collection[str] = ()
+) -> dict[str, float]:
+    """Return the seconds that one version takes for each job, or ``only`` for some."""
     environment = {**os.environ, "PYTHONPATH": str(Path(source).resolve())}
     model = folder / "model.safetensors"
     program = [sys.executable, "-m", "ddsfl"]
@@ -63,7 +66,8 @@ def measure(source: str, images: str, preset: str, folder: Path) -> dict[str, fl
         "help": [*program, "--help"],
     }
     taken = {}
-    for name, command in jobs.items():
+    for name in only or jobs:
+        command = jobs[name]
         start, worked = time.perf_counter(), _processor_seconds()
         done = subprocess.run(
             command, env=environment, cwd=folder, capture_output=True, text=True, check=True
