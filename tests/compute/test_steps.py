@@ -3,11 +3,13 @@
 import numpy as np
 import torch
 
+from ddsfl.classify.linear import LinearClassifier
 from ddsfl.compute.gmm import fit_mixture
 from ddsfl.compute.kmeans import kmeans
 from ddsfl.compute.stages import Stages
 from ddsfl.compute.steps import tell, told_to
 from ddsfl.learning.bank import FilterBank
+from ddsfl.learning.exemplars.nearest import NearestExemplars
 
 POINTS = torch.from_numpy(np.random.default_rng(0).normal(size=(200, 4)))
 
@@ -35,11 +37,22 @@ def test_the_nearest_listener_hears_and_nobody_outside():
 def test_k_means_and_mixtures_tell_each_iteration():
     draw = torch.Generator().manual_seed(0)
     found, steps = heard(lambda: kmeans(POINTS, 5, generator=draw, max_iter=30))
-    assert steps == [(number, 30) for number in range(1, found.n_iter + 1)]
+    assert steps[:4] == [(number, 5) for number in range(2, 6)]  # the seeds
+    assert steps[4:] == [(number, 30) for number in range(1, found.n_iter + 1)]
     found, steps = heard(
         lambda: fit_mixture(POINTS, 3, generator=torch.Generator().manual_seed(0), max_iter=40)
     )
     assert steps[-found.n_iter :] == [(number, 40) for number in range(1, found.n_iter + 1)]
+
+
+def test_exemplars_and_svms_tell_how_far_they_are():
+    labels = np.arange(200) % 2
+    _, steps = heard(lambda: NearestExemplars(coverage=3, device="cpu").fit(POINTS, labels))
+    assert steps[-1][0] == steps[-1][1]
+    assert steps[0][1] == 200
+    machine = LinearClassifier(Cs=(1.0, 0.1, 10.0), device="cpu", random_state=0)
+    _, steps = heard(lambda: machine.fit(POINTS, labels))
+    assert steps == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_bank_counts_the_steps_of_all_legs_and_rounds():

@@ -17,6 +17,7 @@ from torch import Tensor
 from ddsfl.classify.metrics import mean_average_precision, mean_class_accuracy
 from ddsfl.classify.rows import TrainingRows
 from ddsfl.compute.device import as_numpy, make_generator
+from ddsfl.compute.steps import tell
 from ddsfl.images.labels import Labels
 
 ClassWeight = Literal["balanced"] | dict[Any, float] | None
@@ -222,9 +223,10 @@ def choose_C(
     known: Any = None
     scores = dict.fromkeys(Cs, -np.inf)
     best = Choice(min(Cs), np.empty(0), targets, -np.inf, folds)
-    for C in sorted(scores):  # ascending: each C starts from the solution of the previous one
+    for place, C in enumerate(sorted(scores), 1):  # ascending: each starts from the previous solution
         decisions, known = rows.held_out(targets, C * costs, folds, known)
         scores[C] = problems.score(decisions)
         if scores[C] > scores[best.C] or best.C == C:
             best = Choice(C, np.empty(0), decisions, scores[C], folds, known)
+        tell(place, len(scores))
     return best._replace(scores=np.array([scores[C] for C in Cs]))

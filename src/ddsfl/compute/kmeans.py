@@ -126,6 +126,7 @@ def _seed(points: Tensor, n_clusters: int, generator: torch.Generator) -> Tensor
             chances[chosen] = 0
         new = torch.multinomial(chances, wanted, generator=generator)
         chosen = torch.cat([chosen, new])
+        tell(len(chosen), n_clusters)
 
 
 def _update(points: Tensor, labels: Tensor, distances: Tensor, centres: Tensor, budget_bytes: int) -> Tensor:

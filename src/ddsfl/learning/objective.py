@@ -11,6 +11,7 @@ from torch import Tensor
 from ddsfl.compute.lbfgs import Evaluation
 from ddsfl.compute.products import times
 from ddsfl.compute.rows import tensor_cores
+from ddsfl.compute.steps import told_to
 from ddsfl.learning import terms
 from ddsfl.learning.sharing import Hinges, choose_filters
 from ddsfl.learning.triplets import Triplets, search_triplets
@@ -114,7 +115,8 @@ class Objective:
         if self.weights.eta == 0:
             return None
         features = times(self.labelled_X, W.T).abs_()
-        return search_triplets(features, self.membership, self.groups, K, sharing)
+        with told_to(None):  # listeners count the steps of L-BFGS
+            return search_triplets(features, self.membership, self.groups, K, sharing)
 
     def choose_filters(self, W: Tensor, triplets: Triplets | None) -> Tensor:
         """Return the greedy choice of filters (C, D); all filters if ``gamma`` is 0."""

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from ddsfl.compute.device import rows_within, slices
 from ddsfl.compute.neighbours.propose import Proposal, subtracted
+from ddsfl.compute.steps import tell
 
 #: Bytes of differences per block on a CPU: larger blocks leave the cache and take three times as long.
 CPU_RANK_BYTES = 2**22
@@ -41,12 +42,14 @@ def decide(
     """Return the nearest of the proposed candidates, and the queries for which this is not certain."""
     neighbours = nobody(queries, k)
     certain = torch.ones(len(queries), dtype=torch.bool, device=queries.device)
-    centre = subtracted(points)
+    centre, done = subtracted(points), 0
     for rows, scores, candidates, ceiling in proposals:
         ranked = _rank(queries[rows], points, scores, candidates, k, budget_bytes)
         neighbours.distances[rows], neighbours.indices[rows] = ranked
         centred = queries[rows] - centre
         certain[rows] = certify(centred, ranked.distances[:, -1], ceiling, _input_rounding(centred))
+        done += len(candidates)
+        tell(done, len(queries))
     return neighbours, torch.nonzero(~certain).squeeze(1)
 
 
