@@ -56,7 +56,7 @@ def encoding(tree: Path) -> dict[str, float]:
     times = {
         name: float(found[1])
         for name in ("ours, fast", r"opencv \+ faiss \+ NumPy")
-        if (found := re.search(rf"{name}\s+([0-9.]+) ms per image", done.stdout))
+        if (found := re.search(rf"{name}\s+([0-9.]+) ms (?:an|per) image", done.stdout))
     }
     ours, theirs = times.values()
     assert rate is not None

@@ -145,7 +145,7 @@ class Shortlist:
             lengths = torch.linalg.vector_norm(centred, dim=1)
             scaled = centred / self.query_scale
             far[rows] = self._beyond(scaled, lengths)
-            _, candidates = highest(self._keys(to_bytes(scaled), keys[: len(centred)]), self.length)
+            candidates = self._candidates(self._keys(to_bytes(scaled), keys[: len(centred)]))
             best = self._scores(centred, candidates).topk(k, dim=1)
             indices[rows] = candidates.gather(1, best.indices)
             distances[rows] = lengths.square()[:, None] - 2 * best.values
@@ -166,6 +166,21 @@ class Shortlist:
         """
         torch._int_mm(queries, self._bytes.T, out=out)
         return torch.add(self._key_offsets, out, alpha=self._n_numbers, out=out)
+
+    def _candidates(self, keys: Tensor) -> Tensor:
+        """Return the words (T, L) with the highest keys, in any order.
+
+        As in `propose.highest`, they are in the groups of columns with the highest maxima. Keys name their
+        words, so values alone are enough, which NumPy selects many times as fast as torch.
+        """
+        groups = keys.shape[1] // GROUP
+        if self.length >= groups:
+            return highest(keys, self.length)[1]
+        maxima = keys.unflatten(1, (GROUP, groups)).amax(dim=1)
+        chosen = (_last(maxima, self.length) & (self._n_numbers - 1)) % groups
+        members = torch.arange(0, keys.shape[1], groups)[:, None] + chosen[:, None, :]
+        best = _last(keys.gather(1, members.flatten(1)), self.length)
+        return (best & (self._n_numbers - 1)).long()
 
     def _scores(self, centred: Tensor, candidates: Tensor) -> Tensor:
         """Return (T, L) x'b - |b|^2 / 2 of the candidates (T, L), in full precision."""
@@ -209,6 +224,12 @@ def checked_state(tensors: Tensors) -> np.ndarray[Any, Any]:
     if not (1 <= length <= LONGEST and length == int(length)):
         raise tensors.wrong("shortlist", f"has length {length:g}", f"a whole number from 1 to {LONGEST}")
     return state
+
+
+def _last(keys: Tensor, count: int) -> Tensor:
+    """Return the ``count`` highest keys of each row, in any order."""
+    first = keys.shape[1] - count
+    return torch.from_numpy(np.partition(keys.numpy(), first, axis=1)[:, first:])
 
 
 def to_bytes(values: Tensor) -> Tensor:
