@@ -81,25 +81,26 @@ def test_copies_are_the_first_equal_points_outside_of_the_group(n_groups, budget
 def test_nothing_is_searched_for_points_with_enough_copies(monkeypatch):
     """White backgrounds: searching among thousands of equal points took most of the time."""
     searched = []
-    run = exact._Search.run
+    search_all = exact._search_all
 
-    def recorded(search):
-        searched.append(len(search.queries))
-        return run(search)
+    def recorded(points, *others):
+        searched.append(len(points))
+        return search_all(points, *others)
 
-    monkeypatch.setattr(exact._Search, "run", recorded)
+    monkeypatch.setattr(exact, "_search_all", recorded)
     rng = np.random.default_rng(0)
     points = rng.normal(size=(300, 4))
     points[rng.permutation(300)[:270]] = 0
     groups = rng.integers(0, 60, 300)
     found = nearest_within(torch.from_numpy(points), 9, groups=torch.from_numpy(groups))
-    assert searched == [30]
+    assert searched == [30 + 2 * 9]  # the points without copies, and the copies that these may find
     expected = oracle.nearest_within(points, 9, groups)
     np.testing.assert_array_equal(found.indices.numpy(), expected[1])
 
 
 def test_points_that_are_all_equal_need_no_search_at_all(monkeypatch):
-    monkeypatch.setattr(exact._Search, "run", None)
+    monkeypatch.setattr(exact, "_search_all", None)
+    monkeypatch.setattr(exact._Search, "with_candidates", None)
     found = nearest_within(torch.ones(50, 3), 4)
     assert found.indices[0].tolist() == [1, 2, 3, 4]
     assert found.indices[49].tolist() == [0, 1, 2, 3]

@@ -161,7 +161,7 @@ class _Search(NamedTuple):
         groups = None if self.point_groups is None else self.point_groups[seen]
         fewer = self._replace(points=self.points[seen], point_groups=groups)
         neighbours = fewer.with_candidates(_enough(self.k))
-        neighbours.indices.copy_(torch.where(neighbours.indices < 0, -1, seen[neighbours.indices]))
+        neighbours.indices.copy_(_renumbered(neighbours.indices, seen))
         return neighbours
 
     def with_candidates(self, count: int) -> Neighbours:
@@ -191,15 +191,40 @@ class _Search(NamedTuple):
 
 def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
     """Search the neighbours of every point among all points."""
-    search = _Search(points, points, k, groups, groups, budget_bytes)
-    if findable(points, groups, k, budget_bytes) is not None:
-        neighbours, rest = _copies(points, k, groups, budget_bytes)
-        if len(rest):
-            others = search._replace(queries=points[rest], query_groups=groups[rest])
-            neighbours.distances[rest], neighbours.indices[rest] = others.run()
-        return neighbours
+    seen = findable(points, groups, k, budget_bytes)
+    if seen is None:
+        return _search_all(points, k, groups, budget_bytes)
+    neighbours, rest = _copies(points, k, groups, budget_bytes)
+    # Each product serves both of its points, but only among those that can be found. Few of the others have
+    # no copies enough: they are searched for one by one.
+    is_seen = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+    is_seen[seen] = True
+    places = torch.zeros(len(points), dtype=torch.int64, device=points.device)
+    places[seen] = torch.arange(len(seen), device=points.device)
+    fewer, within = points[seen], rest[is_seen[rest]]
+    if len(within):
+        found = _search_all(fewer, k, groups[seen], budget_bytes)
+        neighbours.distances[within] = found.distances[places[within]]
+        neighbours.indices[within] = _renumbered(found.indices[places[within]], seen)
+    beyond = rest[~is_seen[rest]]
+    if len(beyond):
+        others = _Search(points[beyond], fewer, k, groups[beyond], groups[seen], budget_bytes)
+        found = others.with_candidates(_enough(k))
+        neighbours.distances[beyond] = found.distances
+        neighbours.indices[beyond] = _renumbered(found.indices, seen)
+    return neighbours
+
+
+def _search_all(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> Neighbours:
+    """Search the neighbours of every point among points without large sets of equal ones."""
     count = _enough(k)
+    search = _Search(points, points, k, groups, groups, budget_bytes)
     return search.decide(propose_within(points, count, groups, budget_bytes), count)
+
+
+def _renumbered(indices: Tensor, seen: Tensor) -> Tensor:
+    """Return indices of points that were numbered among the ``seen`` ones; -1 stays."""
+    return torch.where(indices < 0, -1, seen[indices])
 
 
 def _copies(points: Tensor, k: int, groups: Tensor, budget_bytes: int) -> tuple[Neighbours, Tensor]:
