@@ -170,6 +170,6 @@ def test_every_image_takes_one_line(tmp_path):
     write_cell(tmp_path / "cell.json", cell)
     text = (tmp_path / "cell.json").read_text()
     assert json.loads(text) == cell
-    assert sum('"path"' in line and '"probabilities": [0.5, 0.5]' in line for line in text.splitlines()) == 3
+    assert sum('"path"' in line and '"probabilities":[0.5,0.5]' in line for line in text.splitlines()) == 3
     write_cell(tmp_path / "cell.json", {"split": 1, "images": []})
     assert read_cell(tmp_path / "cell.json", {}) == {"split": 1, "images": []}

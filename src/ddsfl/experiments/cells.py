@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +89,19 @@ def current_commit() -> str | None:
 
 
 def write_cell(path: Path, cell: Cell) -> None:
-    """Write a cell; the file appears complete or not at all. Rows of numbers and of images take a line."""
+    """Write a cell; the file appears complete or not at all. Each value takes a line, as does each row."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    rest = {key: value for key, value in cell.items() if key != "images"}
-    text = re.sub(r"\[\n\s+([-\d.,\s]+?)\n\s*\]", _one_line, json.dumps(rest, indent=1))
-    if "images" in cell:
-        rows = ",\n  ".join(json.dumps(row) for row in cell["images"])
-        text = text.removesuffix("\n}") + f',\n "images": [\n  {rows}\n ]\n}}'
-    write_whole(path, (text + "\n").encode())
+    lines = (f" {json.dumps(key)}: {_lines(value)}" for key, value in cell.items())
+    write_whole(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
-def _one_line(row: re.Match[str]) -> str:
-    return "[" + re.sub(r",\s+", ",", row[1]) + "]"
+def _lines(value: Any) -> str:
+    """Return a value in one line, but rows of numbers, and of images, in one each."""
+    dense = partial(json.dumps, separators=(",", ":"))
+    if not isinstance(value, list) or not value or not isinstance(value[0], list | dict):
+        return dense(value)
+    rows = ",\n  ".join(dense(row) for row in value)
+    return f"[\n  {rows}\n ]"
 
 
 def read_cell(path: Path, like: Cell) -> Cell | None:
