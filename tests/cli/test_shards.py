@@ -66,7 +66,7 @@ def wait_for_parts(out, count, process):
 @pytest.mark.slow
 def test_processes_that_are_killed_and_two_at_once(model, tmp_path):
     photos, out = tmp_path / "photos", tmp_path / "p.parquet"
-    n_images = len(write_scenes(photos, n_per_class=40))
+    n_images = len(write_scenes(photos, n_per_class=100))  # enough work to be caught in
     out.mkdir()
     first = start(model, photos, out)
     wait_for_parts(out, 3, first)

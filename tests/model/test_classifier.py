@@ -49,7 +49,8 @@ def test_iterations_are_told_within_the_stages_that_iterate():
         seen.setdefault(stage[0], []).append((done, most))
 
     tiny().fit(IMAGES, LABELS, report=lambda name, found: stage.__setitem__(0, name), steps=step)
-    assert set(seen) == {"layer1.bank", "layer2.bank", "layer1.words", "layer2.words"}
+    learned = {f"layer{number}.{part}" for number in (1, 2) for part in ("exemplars", "bank", "words")}
+    assert set(seen) == learned | {"classifier", "without"}
     assert all(0 < done <= most for steps in seen.values() for done, most in steps)
 
 

@@ -101,7 +101,8 @@ def test_3_train_with_the_usual_mistakes(desk):
 
 
 def test_4_ctrl_c_and_go_on(desk):
-    command = f"ddsfl train photos --out later.safetensors {QUICKLY}"
+    longer = "--set layers.bank.max_iter=2000 --set layers.patches_per_image=300"  # to be caught in
+    command = f"ddsfl train photos --out later.safetensors {QUICKLY} {longer}"
     model, stages = desk.folder / "later.safetensors", desk.folder / "later.safetensors.stages"
     seen = desk.watch(command, stop_when=lambda: any(stages.glob("layer1.space.*")))
     assert seen.code == 130
