@@ -112,6 +112,11 @@ def page(cells: dict[str, Any]) -> str:
     return INTRODUCTION + table(cells) + "\nMachines: " + "; ".join(machines) + ".\n"
 
 
+def table_with(path: Path) -> str:
+    """Return the table of the stored measurements and those of a file, which is not merged."""
+    return table(_read(RESULTS) | _read(path))
+
+
 def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.goals import record
+from benchmarks.goals import record, table_with
 from benchmarks.growth import consume, encoder_of, gigabytes_of, growth, noise_images, seconds, small_stack
 from ddsfl.compute.device import plain_path
 from ddsfl.compute.neighbours.cuda import fused_nearest
@@ -145,6 +145,8 @@ def main() -> None:
         record("encoding", 100 * share, arguments.results)
     print("\n== growth of layer 1")
     growth(images, "cuda", n_patches=60_000)
+    if arguments.results:
+        print(f"\n== promised and reached\n{table_with(arguments.results)}")
 
 
 if __name__ == "__main__":

@@ -69,6 +69,9 @@ def main() -> None:
     parser.add_argument("--scenes", type=Path, required=True, help="folder of Scene 15")
     parser.add_argument("--only", choices=[*SIZES, "encoding"])
     given = parser.parse_args()
+    for folder in (given.before / "src" / "ddsfl", given.scenes):
+        if not folder.is_dir():
+            parser.error(f"{folder} is not a folder.")
     for preset in SIZES:
         if given.only in (None, preset):
             for job, ratio in preset_ratios(given.before, given.scenes, preset).items():

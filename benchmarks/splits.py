@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.goals import record
+from benchmarks.goals import record, table_with
 from ddsfl import SceneClassifier, Settings
 from ddsfl.classify.metrics import mean_class_accuracy
 from ddsfl.compute.device import plain_path
@@ -102,6 +102,8 @@ def main() -> None:
     parser.add_argument("--objects", help="folder of objects102")
     parser.add_argument("--results", type=Path, required=True, help="file to store the seconds in")
     given = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("no GPU was found; these experiments are measured on one.")
 
     def keep(key: str, seconds: float) -> float:
         record(key, seconds, given.results)
@@ -118,6 +120,7 @@ def main() -> None:
         learned = keep("objects", fit(given.objects, OBJECTS, "paper", predicts=False))
         keep("rica", learned / fit(given.objects, OBJECTS, method("rica-3layers"), predicts=False))
     keep("five", five(given.scenes))
+    print(f"\n== promised and reached\n{table_with(given.results)}")
 
 
 if __name__ == "__main__":

@@ -91,3 +91,9 @@ def test_images_of_several_sizes_have_the_statistics_that_each_has_alone():
     images = [drawn(90, 130, seed=1), drawn(64, 300, seed=2), drawn(20, 70, seed=3)]
     together = view_statistics([image[0] for image in images])
     torch.testing.assert_close(together, torch.cat([view_statistics(image) for image in images]))
+
+
+def test_padding_does_not_make_a_bright_flat_image_uneven():
+    flat = torch.full((70, 80), 250, dtype=torch.uint8)
+    together = view_statistics([flat, drawn(400, 400)[0]])[0]
+    torch.testing.assert_close(together, view_statistics([flat])[0])

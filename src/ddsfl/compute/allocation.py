@@ -1,4 +1,4 @@
-"""How the C library hands out memory: what was freed is used again instead of given back and asked for anew.
+"""How the C library hands out memory: what was freed is used again instead of given back.
 
 Results of tens of megabytes live for milliseconds. By default each gets fresh pages from the system, which
 fills them with zeros one by one: a third of the time of describing an image on two cores.

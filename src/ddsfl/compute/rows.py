@@ -117,7 +117,7 @@ def rectified(responses: Responses) -> Tensor:
         width = values.shape[1]
         row_kernels.rectify_rows[(len(values),)](
             values, values if offset is None else offset, values if scale is None else scale, out, width,
-            SHIFTED=offset is not None, SCALED=scale is not None, WIDE=_power_of_two(width), num_warps=4,
+            SHIFTED=offset is not None, SCALED=scale is not None, WIDE=power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
 
@@ -155,7 +155,7 @@ def unit_rows(responses: Responses, rows: Tensor, out: Tensor, signs: float = 0.
         row_kernels.normalise_rows[(len(rows),)](
             values, values if offset is None else offset, values if scale is None else scale, rows, out,
             float(signs), (1 + signs**2) ** 0.5, width, SHIFTED=offset is not None,
-            SCALED=scale is not None, SIGNED=signs > 0, WIDE=_power_of_two(width), num_warps=4,
+            SCALED=scale is not None, SIGNED=signs > 0, WIDE=power_of_two(width), num_warps=4,
         )  # fmt: skip
     return out
 
@@ -176,7 +176,12 @@ def _unit_rows_in_cache(responses: Responses, rows: Tensor, out: Tensor, signs: 
     torch.mul(signed, signs, out=out[:, signed.shape[1] :])
 
 
-def _power_of_two(width: int) -> int:
+def power_of_two(width: int) -> int:
+    """Return the least power of two that is not below ``width``; Triton's ranges have such lengths.
+
+    >>> power_of_two(400), power_of_two(512)
+    (512, 512)
+    """
     return 1 << max(0, width - 1).bit_length()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ddsfl.compute.device import DEFAULT_BUDGET_BYTES, rows_within, slices
+from ddsfl.compute.rows import power_of_two
 from ddsfl.learning.triplets import Triplets
 
 #: Responses that one program of `soft_absolutes` reads.
@@ -41,7 +42,7 @@ def discriminative(
     from ddsfl.learning import kernels
 
     D, n_anchors = len(W), len(triplets.anchors)
-    Z, wide = X @ W.T, min(WIDE, _power_of_two(D))
+    Z, wide = X @ W.T, min(WIDE, power_of_two(D))
     chosen = sharing.to(torch.uint8)
     near, reach = X.new_empty(n_anchors, D), X.new_empty(n_anchors)
     if n_anchors:
@@ -78,7 +79,3 @@ def hinge_means(q: Tensor, reach: Tensor, weights: Tensor, starts: Tensor) -> Te
         q, reach, weights, starts, sums, D, PARTS=PARTS, BM=ANCHORS, BD=FILTERS
     )
     return sums.sum(dim=1)
-
-
-def _power_of_two(width: int) -> int:
-    return 1 << max(0, width - 1).bit_length()

@@ -98,6 +98,16 @@ def test_nothing_is_searched_for_points_with_enough_copies(monkeypatch):
     np.testing.assert_array_equal(found.indices.numpy(), expected[1])
 
 
+def test_copies_within_one_image_are_searched_for_although_nobody_finds_them():
+    """A patch that only its own image repeats has no neighbours among its copies."""
+    rng = np.random.default_rng(0)
+    points, groups = rng.normal(size=(120, 4)), rng.integers(1, 30, 120)
+    points[:40], groups[:40] = 0, 0
+    found = nearest_within(torch.from_numpy(points), 5, groups=torch.from_numpy(groups))
+    expected = oracle.nearest_within(points, 5, groups)
+    np.testing.assert_array_equal(found.indices.numpy(), expected[1])
+
+
 def test_points_that_are_all_equal_need_no_search_at_all(monkeypatch):
     monkeypatch.setattr(exact, "_search_all", None)
     monkeypatch.setattr(exact._Search, "with_candidates", None)

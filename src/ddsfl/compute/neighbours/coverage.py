@@ -2,7 +2,8 @@
 
 A random sample first gives each point a score that its neighbours will beat. One fused pass over all pairs
 then collects the points that do, and the best of each class. Float32 differences rank the collected points.
-A bound on the rounding of half precision certifies most rows; the caller has to search the others again.
+A bound on the rounding of half precision certifies most rows, and a second pass with more room nearly all of
+the others; the caller has to search the rest again.
 """
 
 from __future__ import annotations

@@ -197,16 +197,13 @@ def _search_within(points: Tensor, k: int, groups: Tensor, budget_bytes: int) ->
     neighbours, rest = _copies(points, k, groups, budget_bytes)
     # Each product serves both of its points, but only among those that can be found. Few of the others have
     # no copies enough: they are searched for one by one.
-    is_seen = torch.zeros(len(points), dtype=torch.bool, device=points.device)
-    is_seen[seen] = True
-    places = torch.zeros(len(points), dtype=torch.int64, device=points.device)
-    places[seen] = torch.arange(len(seen), device=points.device)
-    fewer, within = points[seen], rest[is_seen[rest]]
+    is_seen, fewer = torch.isin(rest, seen), points[seen]
+    within, beyond = rest[is_seen], rest[~is_seen]
     if len(within):
         found = _search_all(fewer, k, groups[seen], budget_bytes)
-        neighbours.distances[within] = found.distances[places[within]]
-        neighbours.indices[within] = _renumbered(found.indices[places[within]], seen)
-    beyond = rest[~is_seen[rest]]
+        places = torch.searchsorted(seen, within)
+        neighbours.distances[within] = found.distances[places]
+        neighbours.indices[within] = _renumbered(found.indices[places], seen)
     if len(beyond):
         others = _Search(points[beyond], fewer, k, groups[beyond], groups[seen], budget_bytes)
         found = others.with_candidates(_enough(k))
